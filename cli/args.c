@@ -1,0 +1,204 @@
+#include "args.h"
+
+#include "report.h"
+
+#include <getopt.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- The help text ----------------------------------------------------------------------------------------------- */
+
+static const arg_option HELP = {.name = "help", .kind = ARG_FLAG, .help = "print this text"};
+
+static int left_width(const arg_option *option)
+{
+    return (int)strlen(option->name) + (option->metavar ? 1 + (int)strlen(option->metavar) : 0);
+}
+
+static void print_option(const arg_option *option, int width)
+{
+    printf("  --%s%s%s%*s  ", option->name, option->metavar ? " " : "", option->metavar ? option->metavar : "",
+           width - left_width(option), "");
+    for (const char *c = option->help; *c; c++) {
+        putchar(*c);
+        if (*c == '\n')
+            printf("%*s", width + 6, "");
+    }
+    putchar('\n');
+}
+
+static void print_help(const arg_command *command)
+{
+    int width = left_width(&HELP);
+    bool optional = false;
+    printf("usage: ringattn %s", command->verb);
+    for (int i = 0; i < command->option_count; i++) {
+        const arg_option *option = &command->options[i];
+        width = left_width(option) > width ? left_width(option) : width;
+        optional |= !option->required;
+        if (option->required)
+            printf(" --%s %s", option->name, option->metavar);
+    }
+    printf("%s\n\n%s\n\n", optional ? " [options]" : "", command->summary);
+    for (int i = 0; i < command->option_count; i++)
+        print_option(&command->options[i], width);
+    print_option(&HELP, width);
+    if (command->notes)
+        printf("\n%s\n", command->notes);
+    printf("\nexample: %s\n", command->example);
+}
+
+/* ---- Values ------------------------------------------------------------------------------------------------------ */
+
+/* Digits and at most one suffix, up to `end`. */
+static bool read_integer(const char *text, const char *end, int64_t *value)
+{
+    static const char SUFFIXES[] = "KMG";
+    int64_t number = 0;
+    const char *c = text;
+    for (; c < end && *c >= '0' && *c <= '9'; c++)
+        if (__builtin_mul_overflow(number, 10, &number) || __builtin_add_overflow(number, *c - '0', &number))
+            return false;
+    if (c == text)
+        return false;
+    const char *suffix = c < end ? strchr(SUFFIXES, *c) : NULL;
+    if (suffix) {
+        c++;
+        for (const char *s = SUFFIXES; s <= suffix; s++)
+            if (__builtin_mul_overflow(number, 1024, &number))
+                return false;
+    }
+    *value = number;
+    return c == end;
+}
+
+static bool read_shape(const char *text, arg_shape *shape)
+{
+    shape->dims = 0;
+    for (const char *start = text;;) {
+        const char *end = strchr(start, ',');
+        int64_t *extent = &shape->extents[shape->dims];
+        if (shape->dims == RA_ARRAY_MAX_DIMS || !read_integer(start, end ? end : start + strlen(start), extent) ||
+            *extent < 1)
+            return false;
+        shape->dims++;
+        if (!end)
+            return true;
+        start = end + 1;
+    }
+}
+
+static bool read_real(const char *text, double *value)
+{
+    char *end;
+    *value = strtod(text, &end);
+    return end != text && !*end && isfinite((float)*value);
+}
+
+static bool read_choice(const char *text, const char *const *choices, int *index)
+{
+    for (*index = 0; choices[*index]; ++*index)
+        if (strcmp(text, choices[*index]) == 0)
+            return true;
+    return false;
+}
+
+static int report_choice(const arg_option *option, const char *text)
+{
+    char list[128] = "";
+    for (int i = 0; option->choices[i]; i++)
+        snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s",
+                 i == 0                  ? ""
+                 : option->choices[i + 1] ? ", "
+                                          : " or ",
+                 option->choices[i]);
+    return report(EXIT_USAGE, "--%s '%s': expected %s", option->name, text, list);
+}
+
+/* Sets the target; ARGS_RUN, or an exit code when the text is not a value of this kind. */
+static int read_value(const arg_option *option, const char *text)
+{
+    switch (option->kind) {
+    case ARG_FLAG: *(bool *)option->target = true; return ARGS_RUN;
+    case ARG_TEXT:
+        *(const char **)option->target = text;
+        return *text ? ARGS_RUN : report(EXIT_USAGE, "--%s '': expected %s", option->name, option->metavar);
+    case ARG_INTEGER: {
+        int64_t *value = option->target;
+        if (read_integer(text, text + strlen(text), value) && *value >= option->min && *value <= option->max)
+            return ARGS_RUN;
+        return report(EXIT_USAGE, "--%s '%s': expected a whole number, %lld..%lld", option->name, text,
+                      (long long)option->min, (long long)option->max);
+    }
+    case ARG_REAL:
+        return read_real(text, option->target)
+                   ? ARGS_RUN
+                   : report(EXIT_USAGE, "--%s '%s': expected a finite number", option->name, text);
+    case ARG_CHOICE:
+        return read_choice(text, option->choices, option->target) ? ARGS_RUN : report_choice(option, text);
+    case ARG_SHAPE:
+        return read_shape(text, option->target)
+                   ? ARGS_RUN
+                   : report(EXIT_USAGE, "--%s '%s': expected 1 to %d positive numbers separated by commas",
+                            option->name, text, RA_ARRAY_MAX_DIMS);
+    }
+    return ARGS_RUN;
+}
+
+/* ---- The command line -------------------------------------------------------------------------------------------- */
+
+/* What getopt returns for the first option of a table: past every character that it returns on its own account. */
+enum { FIRST_OPTION = 256 };
+
+static int report_unknown(const arg_command *command, int option, char **argv)
+{
+    const char *word = argv[optind - 1];
+    if (option == ':')
+        return report(EXIT_USAGE, "%s: expected a value", word);
+    if (optopt >= FIRST_OPTION) /* getopt knew it: a flag with "=value" */
+        return report(EXIT_USAGE, "%s: takes no value", word);
+    if (optopt)
+        return report(EXIT_USAGE, "unknown option '-%c': see ringattn %s --help", optopt, command->verb);
+    return report(EXIT_USAGE, "unknown option '%s': see ringattn %s --help", word, command->verb);
+}
+
+int args_parse(const arg_command *command, int argc, char **argv)
+{
+    struct option longs[ARGS_MAX_OPTIONS + 2] = {{0}};
+    bool seen[ARGS_MAX_OPTIONS] = {false};
+    const int count = command->option_count;
+    for (int i = 0; i < count; i++)
+        longs[i] = (struct option){command->options[i].name,
+                                   command->options[i].kind == ARG_FLAG ? no_argument : required_argument, NULL,
+                                   FIRST_OPTION + i};
+    longs[count] = (struct option){HELP.name, no_argument, NULL, FIRST_OPTION + count};
+
+    opterr = 0;
+    for (int got; (got = getopt_long(argc, argv, ":", longs, NULL)) != -1;) {
+        if (got < FIRST_OPTION)
+            return report_unknown(command, got, argv);
+        if (got == FIRST_OPTION + count) {
+            print_help(command);
+            return EXIT_OK;
+        }
+        const arg_option *option = &command->options[got - FIRST_OPTION];
+        if (seen[got - FIRST_OPTION])
+            return report(EXIT_USAGE, "--%s: given twice", option->name);
+        seen[got - FIRST_OPTION] = true;
+        /* "--query --key K": the value was forgotten, not an option name meant as a path. */
+        if (option->kind != ARG_FLAG && strncmp(optarg, "--", 2) == 0)
+            return report(EXIT_USAGE, "--%s: expected a value, found '%s'", option->name, optarg);
+        int code = read_value(option, optarg);
+        if (code != ARGS_RUN)
+            return code;
+    }
+    if (optind < argc)
+        return report(EXIT_USAGE, "unexpected '%s': see ringattn %s --help", argv[optind], command->verb);
+    for (int i = 0; i < count; i++)
+        if (command->options[i].required && !seen[i])
+            return report(EXIT_USAGE, "--%s %s is missing: see ringattn %s --help", command->options[i].name,
+                          command->options[i].metavar, command->verb);
+    return ARGS_RUN;
+}

@@ -1,0 +1,30 @@
+/*
+ * The query, key and value files of one problem, with the options that describe it: what `attend` and `check` share.
+ * Functions return an exit code and report.
+ */
+#ifndef CLI_ATTENTION_FILES_H
+#define CLI_ATTENTION_FILES_H
+
+#include "args.h"
+#include "tensor_file.h"
+
+typedef struct attention_files {
+    const char *query_path, *key_path, *value_path, *pattern;
+    double scale;
+    int layout; /* an ra_layout */
+    tensor_file query, key, value;
+} attention_files;
+
+enum { ATTENTION_OPTIONS = 6 };
+
+/* The defaults, and the options that change them. */
+void attention_files_options(attention_files *files, arg_option options[ATTENTION_OPTIONS]);
+
+/* Open the three files and make the problem they state; their shapes must agree. Nothing is read yet. */
+int attention_files_open(attention_files *files, ra_problem *problem);
+
+int attention_files_allocate(attention_files *files);
+int attention_files_load(attention_files *files);
+void attention_files_close(attention_files *files);
+
+#endif

@@ -1,0 +1,96 @@
+/* ringattn generate: made-up tensors of any size, written in blocks. */
+#include "args.h"
+#include "commands.h"
+#include "progress.h"
+#include "report.h"
+
+#include <stdlib.h>
+
+enum { BLOCK_VALUES = 1 << 20 };
+
+typedef struct generate_job {
+    arg_shape shape;
+    int64_t seed;
+    int distribution; /* an ra_distribution */
+    int dtype;        /* an ra_dtype */
+    const char *output_path;
+} generate_job;
+
+static int parse(generate_job *job, int argc, char **argv)
+{
+    static const char *const DISTRIBUTIONS[] = {[RA_UNIFORM] = "uniform", [RA_NORMAL] = "normal", NULL};
+    static const char *const DTYPES[] = {[RA_F32] = "float32", [RA_F16] = "float16", NULL};
+    *job = (generate_job){.distribution = RA_NORMAL, .dtype = RA_F32};
+    const arg_option options[] = {
+        {.name = "shape", .kind = ARG_SHAPE, .metavar = "B,S,H,D", .required = true, .target = &job->shape,
+         .help = "extents, 1 to 8 of them; 64K and 1M are understood"},
+        {.name = "seed", .kind = ARG_INTEGER, .metavar = "N", .required = true, .target = &job->seed,
+         .max = INT64_MAX, .help = "which stream: each value depends on seed and position alone"},
+        {.name = "output", .kind = ARG_TEXT, .metavar = "FILE", .required = true, .target = &job->output_path,
+         .help = "the .npy to write"},
+        {.name = "distribution", .kind = ARG_CHOICE, .metavar = "NAME", .target = &job->distribution,
+         .choices = DISTRIBUTIONS, .help = "uniform or normal (default), of zero mean and unit variance"},
+        {.name = "dtype", .kind = ARG_CHOICE, .metavar = "NAME", .target = &job->dtype, .choices = DTYPES,
+         .help = "float32 (default) or float16"},
+    };
+    const arg_command command = {
+        "generate",
+        "Made-up tensors as .npy files, the same on every machine, in little memory.",
+        options,
+        sizeof options / sizeof *options,
+        NULL,
+        "ringattn generate --shape 1,1024,8,64 --seed 1 --output q.npy",
+    };
+    return args_parse(&command, argc, argv);
+}
+
+static ra_status write_blocks(const generate_job *job, ra_array *array, int64_t total, float *values, void *rounded)
+{
+    progress bar;
+    ra_status status = RA_OK;
+    progress_start(&bar, "generate", "M values/s", 1e-6);
+    for (int64_t first = 0; first < total && !status; first += BLOCK_VALUES) {
+        int64_t count = total - first < BLOCK_VALUES ? total - first : BLOCK_VALUES;
+        ra_generate((ra_distribution)job->distribution, (uint64_t)job->seed, first, count, values);
+        if (job->dtype == RA_F16) {
+            ra_tensor half = ra_tensor_dense(rounded, RA_F16, RA_BSHD, 1, 1, 1, count);
+            for (int64_t i = 0; i < count; i++)
+                ra_tensor_set(&half, 0, 0, 0, i, values[i]);
+        }
+        status = ra_array_write(array, first, count, job->dtype == RA_F16 ? rounded : values);
+        if (!status && progress_step(&bar, (double)(first + count), (double)total))
+            status = RA_ERROR_CANCELLED;
+    }
+    progress_end(&bar);
+    return status;
+}
+
+int cmd_generate(int argc, char **argv)
+{
+    generate_job job;
+    ra_array *array = NULL;
+    ra_array_info info = RA_ARRAY_INFO_INIT;
+    int code = parse(&job, argc, argv);
+    if (code != ARGS_RUN)
+        return code;
+    if (ra_array_create(job.output_path, (ra_dtype)job.dtype, job.shape.dims, job.shape.extents, &array) ||
+        ra_array_describe(array, &info)) {
+        ra_array_close(array);
+        return report_refusal();
+    }
+    float *values = malloc(BLOCK_VALUES * sizeof *values);
+    uint16_t *rounded = malloc(BLOCK_VALUES * sizeof *rounded);
+    if (!values || !rounded) {
+        code = report(EXIT_USAGE, "out of memory: %zu bytes for a block",
+                      BLOCK_VALUES * (sizeof *values + sizeof *rounded));
+    } else {
+        ra_status status = write_blocks(&job, array, info.count, values, rounded);
+        if (!status)
+            status = ra_array_commit(array);
+        code = status ? report_failure(status) : EXIT_OK;
+    }
+    free(rounded);
+    free(values);
+    ra_array_close(array);
+    return code;
+}

@@ -1,0 +1,57 @@
+/* ringattn info: what this build is and what machine it runs on. */
+#include "args.h"
+#include "commands.h"
+#include "report.h"
+
+#include <jansson.h>
+#include <png.h>
+#include <stdio.h>
+
+static void print_bytes(const char *name, int64_t bytes)
+{
+    static const char *const UNITS[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
+    double value = (double)bytes;
+    int unit = 0;
+    for (; value >= 1024 && unit < 4; unit++)
+        value /= 1024;
+    if (bytes > 0)
+        printf("%-18s%.4g %s\n", name, value, UNITS[unit]);
+    else
+        printf("%-18sunknown\n", name);
+}
+
+static void print_kernels(const ra_system_info *info)
+{
+    printf("%-18s", "kernels");
+    for (int id = RA_KERNEL_GENERIC; ra_kernel_name((ra_kernel_id)id); id++)
+        if (ra_kernel_available((ra_kernel_id)id))
+            printf("%s%s ", ra_kernel_name((ra_kernel_id)id), (int)info->kernel == id ? " (chosen)" : "");
+    putchar('\n');
+}
+
+int cmd_info(int argc, char **argv)
+{
+    const arg_command command = {
+        "info", "Version, processor, instruction sets, threads, caches and what is built in.", NULL, 0, NULL,
+        "ringattn info"};
+    int code = args_parse(&command, argc, argv);
+    if (code != ARGS_RUN)
+        return code;
+    ra_system_info info = RA_SYSTEM_INFO_INIT;
+    if (ra_system_describe(&info))
+        return report_refusal();
+    printf("%-18s%s\n", "ringattn", ra_version());
+    printf("%-18s%s\n", "processor", info.processor);
+    printf("%-18s%s\n", "instruction sets", info.instruction_sets);
+    print_kernels(&info);
+    printf("%-18s%d\n", "threads", info.cores);
+    print_bytes("L1 data cache", info.l1_bytes);
+    print_bytes("L2 cache", info.l2_bytes);
+    print_bytes("L3 cache", info.l3_bytes);
+    print_bytes("memory", info.memory_bytes);
+    printf("%-18s%s\n", "compiler", info.compiler);
+    printf("%-18s%s\n", "OpenMP", *info.openmp ? info.openmp : "no");
+    printf("%-18slibpng %s\n", "PNG", png_get_libpng_ver(NULL));
+    printf("%-18sjansson %s\n", "JSON", jansson_version_str());
+    return EXIT_OK;
+}

@@ -1,0 +1,39 @@
+#include "interrupt.h"
+
+#include "report.h"
+
+#include <signal.h>
+#include <string.h>
+
+static volatile sig_atomic_t caught;
+
+static void on_signal(int number)
+{
+    caught = number;
+}
+
+void interrupt_install(void)
+{
+    static const int SIGNALS[] = {SIGINT, SIGTERM, SIGHUP};
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    for (size_t i = 0; i < sizeof SIGNALS / sizeof *SIGNALS; i++) {
+        struct sigaction previous;
+        /* A signal that was ignored from outside (nohup) stays ignored. */
+        if (sigaction(SIGNALS[i], NULL, &previous) == 0 && previous.sa_handler != SIG_IGN)
+            sigaction(SIGNALS[i], &action, NULL);
+    }
+    /* A write past a size limit then fails with a message instead of ending the process. */
+    action.sa_handler = SIG_IGN;
+    sigaction(SIGXFSZ, &action, NULL);
+}
+
+bool interrupted(void)
+{
+    return caught != 0;
+}
+
+int interrupt_exit(void)
+{
+    int number = caught ? (int)caught : SIGINT;
+    return report(128 + number, "stopped (%s): nothing was written", strsignal(number));
+}

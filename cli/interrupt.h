@@ -1,0 +1,15 @@
+/* Ctrl-C and its like ask a command to stop; it then removes what it has begun. */
+#ifndef CLI_INTERRUPT_H
+#define CLI_INTERRUPT_H
+
+#include <stdbool.h>
+
+void interrupt_install(void);
+
+/* True once a signal has asked to stop. */
+bool interrupted(void);
+
+/* Says so on standard error; the exit code is 128 and the signal's number, as shells have it. */
+int interrupt_exit(void);
+
+#endif

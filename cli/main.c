@@ -1,0 +1,69 @@
+/* The command `ringattn`: finds the verb, runs it, and makes sure that what it printed has arrived. */
+#include "commands.h"
+#include "interrupt.h"
+#include "report.h"
+#ifdef RINGATTN_BENCH
+#include "bench.h"
+#endif
+
+#include <errno.h>
+#include <locale.h>
+#include <stdio.h>
+#include <string.h>
+
+static const struct {
+    const char *verb;
+    int (*run)(int argc, char **argv);
+    const char *summary;
+} COMMANDS[] = {
+    {"attend", cmd_attend, "attention over .npy files"},
+    {"check", cmd_check, "recompute sampled rows of a result in double precision"},
+    {"verify", cmd_verify, "the library against its oracle, on this machine"},
+    {"show", cmd_show, "a pattern as a picture"},
+    {"generate", cmd_generate, "made-up tensors"},
+    {"info", cmd_info, "version, processor, what is built in"},
+#ifdef RINGATTN_BENCH
+    {"bench", cmd_bench, "measure speed against the peak of this machine"},
+#endif
+};
+enum { COMMAND_COUNT = sizeof COMMANDS / sizeof *COMMANDS };
+
+static int print_help(void)
+{
+    printf("usage: ringattn VERB [options]\n\nExact softmax attention.\n\n");
+    for (int i = 0; i < COMMAND_COUNT; i++)
+        printf("  %-10s%s\n", COMMANDS[i].verb, COMMANDS[i].summary);
+    printf("  --help    print this text; with a verb, its options\n"
+           "  --version print the version\n\n"
+           "Exit codes: 0 success, 1 the work failed, 2 wrong usage or bad input. Results go to standard\n"
+           "output, everything else to standard error.\n");
+    return EXIT_OK;
+}
+
+static int dispatch(int argc, char **argv)
+{
+    if (argc < 2)
+        return report(EXIT_USAGE, "expected a verb: see ringattn --help");
+    if (strcmp(argv[1], "--help") == 0)
+        return print_help();
+    if (strcmp(argv[1], "--version") == 0) {
+        printf("ringattn %s\n", ra_version());
+        return EXIT_OK;
+    }
+    for (int i = 0; i < COMMAND_COUNT; i++)
+        if (strcmp(argv[1], COMMANDS[i].verb) == 0) {
+            report_verb(argv[1]);
+            return COMMANDS[i].run(argc - 1, argv + 1);
+        }
+    return report(EXIT_USAGE, "unknown verb '%s': see ringattn --help", argv[1]);
+}
+
+int main(int argc, char **argv)
+{
+    setlocale(LC_CTYPE, "");
+    interrupt_install();
+    int code = dispatch(argc, argv);
+    if (fflush(stdout) != 0 || ferror(stdout))
+        return report(code ? code : EXIT_WORK, "standard output: cannot write: %s", strerror(errno));
+    return code;
+}

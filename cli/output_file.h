@@ -1,0 +1,27 @@
+/* A text or image file that appears at its path whole, or not at all. Functions return an exit code and report. */
+#ifndef CLI_OUTPUT_FILE_H
+#define CLI_OUTPUT_FILE_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+typedef struct output_file {
+    const char *path; /* NULL: not open */
+    char *temporary;  /* NULL: the path is a device or a pipe, written directly */
+    FILE *stream;
+} output_file;
+
+/* Opens a stream to write to: the place to find out that the path cannot be written. */
+int output_file_open(output_file *file, const char *path);
+
+/* Everything has been written: get it to the disk. Then put it in place. */
+int output_file_finish(output_file *file);
+int output_file_commit(output_file *file);
+
+/* Releases the file; what was not committed disappears. Harmless on one that is not open. */
+void output_file_close(output_file *file);
+
+/* True when both paths name one file, which need not exist yet. NULL is no file. */
+bool same_file(const char *a, const char *b);
+
+#endif

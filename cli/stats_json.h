@@ -1,0 +1,19 @@
+/* The statistics of a run as JSON. Fields are only ever added: programs read them. */
+#ifndef CLI_STATS_JSON_H
+#define CLI_STATS_JSON_H
+
+#include <ringattn/ringattn.h>
+#include <stdio.h>
+
+typedef struct run_record {
+    const ra_problem *problem; /* complete: no RA_SAME */
+    const ra_stats *stats;
+    ra_dtype dtype; /* of the queries and the output */
+    ra_layout layout;
+    double seconds_total;
+} run_record;
+
+/* Writes the record and a newline; returns 0, or -1 when memory or the stream fails. */
+int stats_json_write(const run_record *record, FILE *stream);
+
+#endif

@@ -1,0 +1,130 @@
+#include "tensor_file.h"
+
+#include "interrupt.h"
+#include "report.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+/* How much is read or written between two looks at the signals. */
+enum { PIECE_ELEMENTS = 16 << 20, ALIGNMENT = 64 };
+
+/* The view of a whole file, whose dimensions are those of `axes` from the right. */
+static ra_tensor view(tensor_axes axes, ra_dtype dtype, int dims, const int64_t *shape)
+{
+    if (axes == AXES_BHS)
+        return ra_tensor_dense(NULL, dtype, RA_BHSD, shape[0], shape[2], shape[1], 1);
+    const int64_t *last = shape + dims - 3; /* seq and heads in either order, then dim */
+    int64_t seq = axes == AXES_BSHD ? last[0] : last[1], heads = axes == AXES_BSHD ? last[1] : last[0];
+    return ra_tensor_dense(NULL, dtype, (ra_layout)axes, dims == 4 ? shape[0] : 1, seq, heads, last[2]);
+}
+
+int tensor_file_open(tensor_file *file, const char *path, tensor_axes axes)
+{
+    ra_array_info info = RA_ARRAY_INFO_INIT;
+    *file = (tensor_file){.path = path};
+    if (!path)
+        return EXIT_OK;
+    if (ra_array_open(path, &file->array) || ra_array_describe(file->array, &info))
+        return report_refusal();
+    if (info.dtype != RA_F32 && (info.dtype != RA_F16 || axes == AXES_BHS))
+        return report(EXIT_USAGE, "%s: dtype %s: expected %s", path, ra_dtype_name(info.dtype),
+                      axes == AXES_BHS ? "float32" : "float32 or float16");
+    if (info.dims != 3 && (info.dims != 4 || axes == AXES_BHS))
+        return report(EXIT_USAGE, "%s: %d dimensions: expected %s", path, info.dims,
+                      axes == AXES_BHS ? "[batch, heads, seq]"
+                                       : "4, or 3 for a batch of 1");
+    if (info.count == 0)
+        return report(EXIT_USAGE, "%s: has no elements", path);
+    file->dims = info.dims;
+    file->tensor = view(axes, info.dtype, info.dims, info.shape);
+    return EXIT_OK;
+}
+
+int tensor_file_create(tensor_file *file, const char *path, tensor_axes axes, int dims, ra_dtype dtype, int64_t batch,
+                       int64_t seq, int64_t heads, int64_t dim)
+{
+    const int64_t shape[] = {batch, axes == AXES_BSHD ? seq : heads, axes == AXES_BSHD ? heads : seq, dim};
+    *file = (tensor_file){.path = path, .dims = dims};
+    if (!path)
+        return EXIT_OK;
+    const int64_t *first = axes != AXES_BHS && dims == 3 ? shape + 1 : shape;
+    if (ra_array_create(path, dtype, dims, first, &file->array))
+        return report_refusal();
+    file->tensor = view(axes, dtype, dims, first);
+    return EXIT_OK;
+}
+
+static int64_t element_count(const tensor_file *file)
+{
+    const ra_tensor *t = &file->tensor;
+    return t->batch * t->seq * t->heads * t->dim; /* the array has checked the product */
+}
+
+int tensor_file_allocate(tensor_file *file)
+{
+    if (!file->path)
+        return EXIT_OK;
+    size_t bytes = (size_t)element_count(file) * ra_dtype_size(file->tensor.dtype);
+    file->tensor.data = aligned_alloc(ALIGNMENT, (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT);
+    return file->tensor.data ? EXIT_OK : report(EXIT_USAGE, "%s: out of memory: %zu bytes", file->path, bytes);
+}
+
+/* All elements in pieces, so that a signal is seen soon. */
+static int move(tensor_file *file, ra_status (*piece)(const tensor_file *file, int64_t first, int64_t count, char *at))
+{
+    int64_t total = file->path ? element_count(file) : 0, size = (int64_t)ra_dtype_size(file->tensor.dtype);
+    for (int64_t first = 0; first < total; first += PIECE_ELEMENTS) {
+        if (interrupted())
+            return interrupt_exit();
+        int64_t count = total - first < PIECE_ELEMENTS ? total - first : PIECE_ELEMENTS;
+        ra_status status = piece(file, first, count, (char *)file->tensor.data + first * size);
+        if (status)
+            return report_failure(status);
+    }
+    return EXIT_OK;
+}
+
+static ra_status read_piece(const tensor_file *file, int64_t first, int64_t count, char *at)
+{
+    return ra_array_read(file->array, first, count, at);
+}
+
+static ra_status write_piece(const tensor_file *file, int64_t first, int64_t count, char *at)
+{
+    return ra_array_write(file->array, first, count, at);
+}
+
+int tensor_file_load(tensor_file *file)
+{
+    return move(file, read_piece);
+}
+
+int tensor_file_save(tensor_file *file)
+{
+    return move(file, write_piece);
+}
+
+int tensor_file_commit(tensor_file *file)
+{
+    ra_status status = file->path ? ra_array_commit(file->array) : RA_OK;
+    return status ? report_failure(status) : EXIT_OK;
+}
+
+void tensor_file_close(tensor_file *file)
+{
+    ra_array_close(file->array);
+    free(file->tensor.data);
+    *file = (tensor_file){0};
+}
+
+const char *tensor_file_describe(const tensor_file *file, char *text, size_t size)
+{
+    ra_array_info info = RA_ARRAY_INFO_INIT;
+    int used = snprintf(text, size, "%s", file->path);
+    if (ra_array_describe(file->array, &info) == RA_OK)
+        for (int i = 0; i < info.dims && (size_t)used < size; i++)
+            used += snprintf(text + used, size - (size_t)used, "%s%lld%s", i ? ", " : " [", (long long)info.shape[i],
+                             i + 1 == info.dims ? "]" : "");
+    return text;
+}

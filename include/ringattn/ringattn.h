@@ -1,0 +1,347 @@
+/*
+ * ringattn.h - exact softmax attention, planned before it runs and counted while it runs.
+ *
+ * A complete program: causal attention of 8 heads over 1000 tokens.
+ *
+ *     #include <ringattn/ringattn.h>
+ *     #include <stdio.h>
+ *     #include <stdlib.h>
+ *
+ *     int main(void)
+ *     {
+ *         enum { SEQ = 1000, HEADS = 8, DIM = 64, COUNT = SEQ * HEADS * DIM };
+ *         float *x = malloc(4 * (size_t)COUNT * sizeof(float));
+ *         if (!x)
+ *             return 1;
+ *         for (int i = 0; i < 3; i++)
+ *             ra_generate(RA_NORMAL, 1 + (uint64_t)i, 0, COUNT, x + (size_t)i * COUNT);
+ *         ra_tensor q = ra_tensor_dense(x, RA_F32, RA_BSHD, 1, SEQ, HEADS, DIM), k = q, v = q, o = q;
+ *         k.data = x + COUNT, v.data = x + 2 * COUNT, o.data = x + 3 * COUNT;
+ *
+ *         ra_problem problem = RA_PROBLEM_INIT;
+ *         problem.q_len = SEQ, problem.heads = HEADS, problem.head_dim = DIM;
+ *         problem.pattern = "causal";
+ *         ra_plan *plan = NULL;
+ *         ra_stats stats = RA_STATS_INIT;
+ *         if (ra_plan_create(&problem, NULL, &plan) || ra_forward(plan, &q, &k, &v, &o, NULL, &stats)) {
+ *             fprintf(stderr, "%s\n", ra_last_message());
+ *             return 1;
+ *         }
+ *         printf("%.3f ms, %lld bytes of scratch\n", 1e3 * stats.seconds_compute, (long long)stats.peak_bytes);
+ *         ra_plan_free(plan);
+ *         free(x);
+ *         return 0;
+ *     }
+ *
+ * Build it with `cc program.c $(pkg-config --cflags --libs ringattn)`.
+ *
+ * Rules that hold everywhere:
+ *  - A function that can fail returns ra_status; ra_last_message() then says what was wrong, with the values. The
+ *    message belongs to the calling thread and lasts until that thread's next failing call.
+ *  - What was asked for runs, or a status says why not. There is no fallback.
+ *  - Structs that begin with `size` are set up with their RA_..._INIT macro, so that they can grow compatibly.
+ *  - Tensors are views: the library never owns, copies or frees the memory behind them. Freeing NULL is legal.
+ *  - Threads: any function may be called from several threads at once, on different objects. An ra_plan is read only
+ *    after it is made, so several threads may run the same plan at the same time, on different outputs. An ra_array is
+ *    for one thread at a time.
+ *  - The result has the same bits for any number of threads.
+ */
+#ifndef RINGATTN_H
+#define RINGATTN_H
+
+#include <float.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__) && defined(RA_BUILDING)
+#define RA_API __attribute__((visibility("default")))
+#else
+#define RA_API
+#endif
+
+/* ---- Version --------------------------------------------------------------------------------------------------- */
+
+#define RA_VERSION_MAJOR 0
+#define RA_VERSION_MINOR 1
+#define RA_VERSION_PATCH 0
+
+/* The version of the library that is running, "0.1.0". */
+RA_API const char *ra_version(void);
+
+/* ---- Status ---------------------------------------------------------------------------------------------------- */
+
+typedef enum ra_status {
+    RA_OK = 0,
+    RA_ERROR_ARGUMENT = 1,    /* a value that is never legal, or values that disagree */
+    RA_ERROR_UNSUPPORTED = 2, /* legal, but not on this processor or in this build */
+    RA_ERROR_MEMORY = 3,      /* an allocation failed, or a size does not fit the address space */
+    RA_ERROR_FILE = 4,        /* a file could not be opened, read or written */
+    RA_ERROR_FORMAT = 5,      /* a file was read, and is not what it should be */
+    RA_ERROR_CANCELLED = 6,   /* the progress callback asked to stop */
+    RA_ERROR_INTERNAL = 7     /* the run did not do what the plan said: a defect in the library */
+} ra_status;
+
+/* "ok", "argument", "unsupported", ... */
+RA_API const char *ra_status_name(ra_status status);
+
+/* What went wrong in the calling thread's last failing call; never NULL. */
+RA_API const char *ra_last_message(void);
+
+/* ---- Tensors --------------------------------------------------------------------------------------------------- */
+
+/* Element types. Attention takes RA_F32, RA_F16 and RA_BF16; the others occur in files (ra_array). */
+typedef enum ra_dtype { RA_F32 = 0, RA_F16 = 1, RA_BF16 = 2, RA_I64 = 3, RA_U8 = 4 } ra_dtype;
+
+RA_API const char *ra_dtype_name(ra_dtype dtype);
+RA_API size_t ra_dtype_size(ra_dtype dtype);
+
+typedef enum ra_layout {
+    RA_BSHD = 0, /* [batch, seq, heads, dim] */
+    RA_BHSD = 1  /* [batch, heads, seq, dim] */
+} ra_layout;
+
+/*
+ * A view of a four-dimensional tensor in the caller's memory. Strides count elements and may be anything, zero and
+ * negative included, for tensors that are read; elements of a tensor that is written must not overlap each other or
+ * any tensor that is read. `data` points at element [0, 0, 0, 0].
+ */
+typedef struct ra_tensor {
+    void *data;
+    ra_dtype dtype;
+    int64_t batch, seq, heads, dim;
+    int64_t batch_stride, seq_stride, head_stride, dim_stride;
+} ra_tensor;
+
+/* The view of a contiguous tensor. `data` is const here because inputs often are; an output must be writable. */
+RA_API ra_tensor ra_tensor_dense(const void *data, ra_dtype dtype, ra_layout layout, int64_t batch, int64_t seq,
+                                 int64_t heads, int64_t dim);
+
+/* One element of a floating-point tensor, widened or rounded (nearest even). Indices are not checked. */
+RA_API double ra_tensor_get(const ra_tensor *tensor, int64_t batch, int64_t seq, int64_t head, int64_t dim);
+RA_API void ra_tensor_set(const ra_tensor *tensor, int64_t batch, int64_t seq, int64_t head, int64_t dim, double value);
+
+/* ---- The problem ----------------------------------------------------------------------------------------------- */
+
+/* "Like its counterpart": kv_len like q_len, kv_heads like heads, value_dim like head_dim. */
+#define RA_SAME ((int64_t)-1)
+/* scale = 1 / sqrt(head_dim). A marker of its own, because 0 and negative scales are legal. */
+#define RA_SCALE_DEFAULT DBL_MAX
+
+/*
+ * What is to be computed: for each batch, query head h and query i
+ *     output[i] = sum_j softmax_j(scale * q[i] . k[j]) v[j]   over the keys j that the pattern lets i see,
+ * with key/value head h / (heads / kv_heads). Query i sits at global position i + (kv_len - q_len).
+ * A row that sees no key gives +0 and a log-sum-exp of -infinity. A row whose visible scores include +inf or NaN, or
+ * are all -inf, gives NaN. Keys and values that a query does not see never touch it, whatever they contain.
+ *
+ * `pattern` is a text (NULL: "full"), read by ra_plan_create and not kept. Terms joined with '+' all apply:
+ *     full                     every key
+ *     causal                   keys at positions up to the query's own
+ *     window:LEFT,RIGHT        keys from position - LEFT to position + RIGHT; one number means both sides
+ *     documents:LEN,LEN,...    packed sequences that do not see each other; lengths add up to kv_len
+ *     documents:@FILE.npy      the same, from a one-dimensional int64 array
+ */
+typedef struct ra_problem {
+    size_t size;
+    int64_t batch;     /* >= 1 */
+    int64_t q_len;     /* >= 1 */
+    int64_t kv_len;    /* >= 1, or RA_SAME */
+    int64_t heads;     /* >= 1, a multiple of kv_heads */
+    int64_t kv_heads;  /* >= 1, or RA_SAME */
+    int64_t head_dim;  /* 1..1024 */
+    int64_t value_dim; /* 1..1024, or RA_SAME */
+    double scale;      /* finite as a float, or RA_SCALE_DEFAULT */
+    const char *pattern;
+} ra_problem;
+
+#define RA_PROBLEM_INIT                                                                                                \
+    {                                                                                                                  \
+        sizeof(ra_problem), 1, 0, RA_SAME, 0, RA_SAME, 0, RA_SAME, RA_SCALE_DEFAULT, NULL                              \
+    }
+
+/* ---- Options --------------------------------------------------------------------------------------------------- */
+
+typedef enum ra_kernel_id {
+    RA_KERNEL_AUTO = 0, /* the RA_KERNEL environment variable if set, else the fastest this machine has */
+    RA_KERNEL_GENERIC = 1,
+    RA_KERNEL_AVX2 = 2,
+    RA_KERNEL_AVX512 = 3
+} ra_kernel_id;
+
+/* "generic", "avx2", "avx512"; "auto" for RA_KERNEL_AUTO; NULL for anything else. */
+RA_API const char *ra_kernel_name(ra_kernel_id kernel);
+
+/* 1 if this processor and operating system can run it, 0 otherwise. */
+RA_API int ra_kernel_available(ra_kernel_id kernel);
+
+/*
+ * Called from the thread that called ra_forward, between key blocks: `done` of `total` visible pairs are finished.
+ * Returning non-zero stops the run with RA_ERROR_CANCELLED.
+ */
+typedef int (*ra_progress)(void *user, double done, double total);
+
+typedef struct ra_options {
+    size_t size;
+    int threads; /* 0: as many as this process may use cores */
+    ra_kernel_id kernel;
+    ra_progress progress; /* NULL: none */
+    void *progress_user;
+} ra_options;
+
+#define RA_OPTIONS_INIT                                                                                                \
+    {                                                                                                                  \
+        sizeof(ra_options), 0, RA_KERNEL_AUTO, NULL, NULL                                                              \
+    }
+
+/* ---- Plan and run ---------------------------------------------------------------------------------------------- */
+
+typedef struct ra_plan ra_plan;
+
+/* How rows are computed. Chosen from the problem alone, never from the number of threads. */
+typedef enum ra_variant {
+    RA_VARIANT_TILE = 0,  /* groups of queries in the vector lanes */
+    RA_VARIANT_DECODE = 1 /* few queries against many keys: bound by memory */
+} ra_variant;
+
+/* What a run will do, known before anything is allocated. Counts are summed over batch and query heads. */
+typedef struct ra_plan_info {
+    size_t size;
+    ra_kernel_id kernel;
+    ra_variant variant;
+    int threads;
+    int64_t query_tile;   /* queries that share one pass over a block of keys */
+    int64_t key_block;    /* 64 positions */
+    int64_t key_spans;    /* parts of the key sequence worked independently and merged in order; mostly 1 */
+    double tiles;         /* (query group, key block) tiles that are computed */
+    double pairs_visible; /* (query, key) pairs the pattern lets through */
+    double pairs_worked;  /* the same with the masked lanes of edge tiles */
+    double flops;         /* 2 * pairs_visible * (head_dim + value_dim) */
+    int64_t peak_bytes;   /* what ra_forward will allocate beyond its tensors */
+} ra_plan_info;
+
+#define RA_PLAN_INFO_INIT                                                                                              \
+    {                                                                                                                  \
+        sizeof(ra_plan_info), RA_KERNEL_AUTO, RA_VARIANT_TILE, 0, 0, 0, 0, 0, 0, 0, 0, 0                               \
+    }
+
+/*
+ * Check the problem and lay out the run. `options` may be NULL for the defaults. On success *plan is the caller's, to
+ * be freed with ra_plan_free; on failure it is NULL.
+ */
+RA_API ra_status ra_plan_create(const ra_problem *problem, const ra_options *options, ra_plan **plan);
+RA_API void ra_plan_free(ra_plan *plan);
+RA_API ra_status ra_plan_describe(const ra_plan *plan, ra_plan_info *info);
+
+/* How often query `query` of head `head` sees each of the `count` keys from `first_key` on: counts[0..count). */
+RA_API ra_status ra_plan_visible(const ra_plan *plan, int64_t head, int64_t query, int64_t first_key, int64_t count,
+                                 uint8_t *counts);
+
+/* What a run did. */
+typedef struct ra_stats {
+    size_t size;
+    ra_kernel_id kernel;
+    ra_variant variant;
+    int threads;            /* that really worked */
+    double seconds_compute; /* the attention alone */
+    double tiles, pairs_visible, pairs_worked, flops;
+    int64_t planned_peak_bytes;
+    int64_t peak_bytes; /* by the library's own accountant */
+} ra_stats;
+
+#define RA_STATS_INIT                                                                                                  \
+    {                                                                                                                  \
+        sizeof(ra_stats), RA_KERNEL_AUTO, RA_VARIANT_TILE, 0, 0, 0, 0, 0, 0, 0, 0                                      \
+    }
+
+/*
+ * Run the plan. q is [batch, q_len, heads, head_dim], k and v have kv_len and kv_heads, v and output have value_dim;
+ * each has a dtype and strides of its own. `lse`, if not NULL, receives the natural logarithm of the sum of the
+ * exponentials of the scaled scores: an RA_F32 view with dim 1. `stats` may be NULL. After a failure the contents of
+ * output and lse are undefined.
+ */
+RA_API ra_status ra_forward(const ra_plan *plan, const ra_tensor *q, const ra_tensor *k, const ra_tensor *v,
+                            const ra_tensor *output, const ra_tensor *lse, ra_stats *stats);
+
+/*
+ * The oracle: one output row in double precision, by the definition, with none of the code that makes ra_forward
+ * fast. output[0..value_dim) and *lse are the caller's; lse may be NULL.
+ */
+RA_API ra_status ra_reference_row(const ra_plan *plan, const ra_tensor *q, const ra_tensor *k, const ra_tensor *v,
+                                  int64_t batch, int64_t head, int64_t query, double *output, double *lse);
+
+/* ---- Tensors in files ------------------------------------------------------------------------------------------ */
+
+#define RA_ARRAY_MAX_DIMS 8
+
+/* An array in a .npy file: read by range, or written under a temporary name that becomes `path` on commit. */
+typedef struct ra_array ra_array;
+
+typedef struct ra_array_info {
+    size_t size;
+    ra_dtype dtype;
+    int dims;
+    int64_t shape[RA_ARRAY_MAX_DIMS];
+    int64_t count; /* elements in all */
+} ra_array_info;
+
+#define RA_ARRAY_INFO_INIT                                                                                             \
+    {                                                                                                                  \
+        sizeof(ra_array_info), RA_F32, 0, {0}, 0                                                                       \
+    }
+
+/* Open for reading; the header is checked against the size of the file. Close with ra_array_close. */
+RA_API ra_status ra_array_open(const char *path, ra_array **array);
+
+/* Create for writing. Nothing appears at `path` until ra_array_commit. */
+RA_API ra_status ra_array_create(const char *path, ra_dtype dtype, int dims, const int64_t *shape, ra_array **array);
+
+RA_API ra_status ra_array_describe(const ra_array *array, ra_array_info *info);
+
+/* Elements [first, first + count) in row-major order, to or from the caller's buffer. */
+RA_API ra_status ra_array_read(ra_array *array, int64_t first, int64_t count, void *elements);
+RA_API ra_status ra_array_write(ra_array *array, int64_t first, int64_t count, const void *elements);
+
+/* Put a finished array at its path, in one step, over whatever was there. The array stays open: close it. */
+RA_API ra_status ra_array_commit(ra_array *array);
+
+/* Close; an array that was created and not committed leaves nothing behind. */
+RA_API void ra_array_close(ra_array *array);
+
+/* ---- Made-up data ---------------------------------------------------------------------------------------------- */
+
+/* Zero mean, unit variance. */
+typedef enum ra_distribution { RA_UNIFORM = 0, RA_NORMAL = 1 } ra_distribution;
+
+/* Values [first, first + count) of the stream `seed`: each depends on seed and index alone. */
+RA_API void ra_generate(ra_distribution distribution, uint64_t seed, int64_t first, int64_t count, float *values);
+
+/* ---- The machine ----------------------------------------------------------------------------------------------- */
+
+typedef struct ra_system_info {
+    size_t size;
+    char processor[64];
+    char instruction_sets[128];                         /* those that matter here, separated by blanks */
+    int cores;                                          /* that this process may use */
+    int64_t l1_bytes, l2_bytes, l3_bytes, memory_bytes; /* 0: unknown */
+    char compiler[64];
+    char openmp[32];     /* "201511", or "" when built without */
+    ra_kernel_id kernel; /* what RA_KERNEL_AUTO means here and now */
+} ra_system_info;
+
+#define RA_SYSTEM_INFO_INIT                                                                                            \
+    {                                                                                                                  \
+        sizeof(ra_system_info), "", "", 0, 0, 0, 0, 0, "", "", RA_KERNEL_AUTO                                          \
+    }
+
+/* Fails when RA_KERNEL names a kernel that does not exist or cannot run here. */
+RA_API ra_status ra_system_describe(ra_system_info *info);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

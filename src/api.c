@@ -1,0 +1,297 @@
+/* The public functions: validate, resolve defaults, hand on. */
+#include "base/checked.h"
+#include "base/cpu.h"
+#include "base/tensor.h"
+#include "exec/exec.h"
+#include "exec/reference.h"
+#include "ringattn/ringattn.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_DIM = 1024, MAX_THREADS = 4096 };
+
+#define TEXT_OF(x) #x
+#define VERSION_TEXT(major, minor, patch) TEXT_OF(major) "." TEXT_OF(minor) "." TEXT_OF(patch)
+
+const char *ra_version(void)
+{
+    return VERSION_TEXT(RA_VERSION_MAJOR, RA_VERSION_MINOR, RA_VERSION_PATCH);
+}
+
+/* ---- Structs that grow: what the caller's version of a struct has is copied, the rest stays at its default ------- */
+
+static ra_status copy_in(void *ours, size_t our_size, const void *theirs, const char *name, const char *macro)
+{
+    size_t size;
+    memcpy(&size, theirs, sizeof size);
+    if (size < sizeof size || size > 4096)
+        return ra_fail(RA_ERROR_ARGUMENT, "%s: size %zu: set the struct up with %s", name, size, macro);
+    if (size > our_size)
+        return ra_fail(RA_ERROR_UNSUPPORTED, "%s: size %zu is of a newer version than this library %s", name, size,
+                       ra_version());
+    memcpy(ours, theirs, size);
+    return RA_OK;
+}
+
+static ra_status copy_out(void *theirs, const void *ours, size_t our_size, const char *name, const char *macro)
+{
+    size_t size;
+    memcpy(&size, theirs, sizeof size);
+    if (size < sizeof size || size > 4096)
+        return ra_fail(RA_ERROR_ARGUMENT, "%s: size %zu: set the struct up with %s", name, size, macro);
+    memcpy((char *)theirs + sizeof size, (const char *)ours + sizeof size,
+           (size < our_size ? size : our_size) - sizeof size);
+    return RA_OK;
+}
+
+/* ---- Validation ------------------------------------------------------------------------------------------------ */
+
+static ra_status check_at_least_one(const char *name, int64_t value)
+{
+    if (value < 1)
+        return ra_fail(RA_ERROR_ARGUMENT, "%s %lld: must be >= 1", name, (long long)value);
+    return RA_OK;
+}
+
+static ra_status check_dim(const char *name, int64_t value)
+{
+    if (value < 1 || value > MAX_DIM)
+        return ra_fail(RA_ERROR_ARGUMENT, "%s %lld: must be 1..%d", name, (long long)value, (int)MAX_DIM);
+    return RA_OK;
+}
+
+/* Everything later counts in int64 without looking: the largest tensor there can be must fit with room to spare. */
+static ra_status check_extent(const ra_problem *p)
+{
+    int64_t room, length = ra_max(p->q_len, p->kv_len);
+    if (!ra_mul_ok(p->batch, p->heads, &room) || !ra_mul_ok(room, length, &room) ||
+        !ra_mul_ok(room, MAX_DIM * (int64_t)sizeof(double), &room))
+        return ra_fail(RA_ERROR_ARGUMENT, "batch %lld x heads %lld x length %lld: too large for 64-bit sizes",
+                       (long long)p->batch, (long long)p->heads, (long long)length);
+    return RA_OK;
+}
+
+static ra_status resolve(ra_problem *p)
+{
+    if (p->kv_len == RA_SAME)
+        p->kv_len = p->q_len;
+    if (p->kv_heads == RA_SAME)
+        p->kv_heads = p->heads;
+    if (p->value_dim == RA_SAME)
+        p->value_dim = p->head_dim;
+    ra_status status = check_at_least_one("batch", p->batch);
+    if (!status)
+        status = check_at_least_one("q_len", p->q_len);
+    if (!status)
+        status = check_at_least_one("kv_len", p->kv_len);
+    if (!status)
+        status = check_at_least_one("heads", p->heads);
+    if (!status)
+        status = check_at_least_one("kv_heads", p->kv_heads);
+    if (!status)
+        status = check_dim("head_dim", p->head_dim);
+    if (!status)
+        status = check_dim("value_dim", p->value_dim);
+    if (!status)
+        status = check_extent(p);
+    if (status)
+        return status;
+    if (p->heads % p->kv_heads != 0)
+        return ra_fail(RA_ERROR_ARGUMENT, "heads %lld: must be a multiple of kv_heads %lld", (long long)p->heads,
+                       (long long)p->kv_heads);
+    if (p->scale == RA_SCALE_DEFAULT)
+        p->scale = 1.0 / sqrt((double)p->head_dim);
+    return RA_OK;
+}
+
+static ra_status check_scale(double scale, float *factor)
+{
+    const double log2e = 1.44269504088896340736;
+    *factor = (float)(scale * log2e);
+    if (!isfinite(*factor))
+        return ra_fail(RA_ERROR_ARGUMENT, "scale %g: must be finite as a float, or RA_SCALE_DEFAULT", scale);
+    return RA_OK;
+}
+
+/* ---- Plans ----------------------------------------------------------------------------------------------------- */
+
+/* documents:@FILE.npy */
+static ra_status load_lengths(const char *path, int64_t **lengths, int64_t *count)
+{
+    ra_array *array = NULL;
+    ra_array_info info = RA_ARRAY_INFO_INIT;
+    *lengths = NULL;
+    ra_status status = ra_array_open(path, &array);
+    if (!status)
+        status = ra_array_describe(array, &info);
+    if (!status && (info.dtype != RA_I64 || info.dims != 1 || info.count < 1))
+        status = ra_fail(RA_ERROR_FORMAT,
+                         "%s: %d-dimensional %s with %lld elements: document lengths must be a "
+                         "one-dimensional int64 array with at least one",
+                         path, info.dims, ra_dtype_name(info.dtype), (long long)info.count);
+    if (!status && !(*lengths = malloc((size_t)info.count * sizeof **lengths)))
+        status = ra_fail(RA_ERROR_MEMORY, "%s: out of memory: %lld document lengths", path, (long long)info.count);
+    if (!status)
+        status = ra_array_read(array, 0, info.count, *lengths);
+    *count = status ? 0 : info.count;
+    ra_array_close(array);
+    return status;
+}
+
+static ra_status fill_plan(ra_plan *plan, ra_problem *problem, const ra_options *options)
+{
+    const ra_kernel *kernel = NULL;
+    ra_status status = resolve(problem);
+    if (!status)
+        status = check_scale(problem->scale, &plan->factor);
+    if (!status && (options->threads < 0 || options->threads > MAX_THREADS))
+        status = ra_fail(RA_ERROR_ARGUMENT, "threads %d: must be 0 (all cores) or 1..%d", options->threads,
+                         (int)MAX_THREADS);
+    if (!status)
+        status = ra_kernel_find(options->kernel, &kernel);
+    if (!status)
+        status = ra_pattern_parse(problem->pattern ? problem->pattern : "full", problem->kv_len, load_lengths,
+                                  &plan->pattern);
+    if (status)
+        return status;
+    plan->batch = problem->batch;
+    plan->q_len = problem->q_len;
+    plan->kv_len = problem->kv_len;
+    plan->heads = problem->heads;
+    plan->kv_heads = problem->kv_heads;
+    plan->group_heads = problem->heads / problem->kv_heads;
+    plan->head_dim = (int)problem->head_dim;
+    plan->value_dim = (int)problem->value_dim;
+    plan->scale = problem->scale;
+    plan->offset = problem->kv_len - problem->q_len;
+    plan->kernel = kernel->id;
+    plan->blocking = kernel->blocking;
+    plan->progress = options->progress;
+    plan->progress_user = options->progress_user;
+    return ra_plan_lay_out(plan, options->threads ? options->threads : ra_cpu_cores());
+}
+
+ra_status ra_plan_create(const ra_problem *their_problem, const ra_options *their_options, ra_plan **plan)
+{
+    ra_problem problem = RA_PROBLEM_INIT;
+    ra_options options = RA_OPTIONS_INIT;
+    if (!plan)
+        return ra_fail(RA_ERROR_ARGUMENT, "plan: where to put it is NULL");
+    *plan = NULL;
+    if (!their_problem)
+        return ra_fail(RA_ERROR_ARGUMENT, "problem is NULL");
+    ra_status status = copy_in(&problem, sizeof problem, their_problem, "ra_problem", "RA_PROBLEM_INIT");
+    if (!status && their_options)
+        status = copy_in(&options, sizeof options, their_options, "ra_options", "RA_OPTIONS_INIT");
+    if (status)
+        return status;
+    ra_plan *made = calloc(1, sizeof *made);
+    if (!made)
+        return ra_fail(RA_ERROR_MEMORY, "out of memory: %zu bytes for a plan", sizeof *made);
+    status = fill_plan(made, &problem, &options);
+    if (status) {
+        ra_plan_free(made);
+        return status;
+    }
+    *plan = made;
+    return RA_OK;
+}
+
+void ra_plan_free(ra_plan *plan)
+{
+    if (!plan)
+        return;
+    ra_pattern_clear(&plan->pattern);
+    free(plan);
+}
+
+ra_status ra_plan_describe(const ra_plan *p, ra_plan_info *info)
+{
+    if (!p || !info)
+        return ra_fail(RA_ERROR_ARGUMENT, "%s is NULL", p ? "info" : "plan");
+    ra_plan_info ours = {sizeof ours, p->kernel, p->variant,       p->threads,      p->tile_rows, RA_KEY_BLOCK,
+                         p->spans,    p->tiles,  p->pairs_visible, p->pairs_worked, p->flops,     p->peak_bytes};
+    return copy_out(info, &ours, sizeof ours, "ra_plan_info", "RA_PLAN_INFO_INIT");
+}
+
+ra_status ra_plan_visible(const ra_plan *p, int64_t head, int64_t query, int64_t first_key, int64_t count,
+                          uint8_t *counts)
+{
+    if (!p || !counts)
+        return ra_fail(RA_ERROR_ARGUMENT, "%s is NULL", p ? "counts" : "plan");
+    if (head < 0 || head >= p->heads || query < 0 || query >= p->q_len)
+        return ra_fail(RA_ERROR_ARGUMENT, "head %lld, query %lld: must be below %lld and %lld", (long long)head,
+                       (long long)query, (long long)p->heads, (long long)p->q_len);
+    if (first_key < 0 || count < 0 || first_key > p->kv_len || count > p->kv_len - first_key)
+        return ra_fail(RA_ERROR_ARGUMENT, "keys %lld to %lld + %lld: must be within 0..%lld", (long long)first_key,
+                       (long long)first_key, (long long)count, (long long)p->kv_len);
+    for (int64_t i = 0; i < count; i++)
+        counts[i] = (uint8_t)ra_pattern_sees(&p->pattern, query + p->offset, first_key + i);
+    return RA_OK;
+}
+
+/* ---- Running --------------------------------------------------------------------------------------------------- */
+
+static ra_status check_inputs(const ra_plan *p, const ra_tensor *q, const ra_tensor *k, const ra_tensor *v)
+{
+    if (!p)
+        return ra_fail(RA_ERROR_ARGUMENT, "plan is NULL");
+    ra_status status = ra_tensor_check(q, "query", p->batch, p->q_len, p->heads, p->head_dim);
+    if (!status)
+        status = ra_tensor_check(k, "key", p->batch, p->kv_len, p->kv_heads, p->head_dim);
+    if (!status)
+        status = ra_tensor_check(v, "value", p->batch, p->kv_len, p->kv_heads, p->value_dim);
+    return status;
+}
+
+ra_status ra_forward(const ra_plan *p, const ra_tensor *q, const ra_tensor *k, const ra_tensor *v,
+                     const ra_tensor *output, const ra_tensor *lse, ra_stats *stats)
+{
+    const ra_kernel *kernel = NULL;
+    ra_stats ours = RA_STATS_INIT;
+    ra_status status = check_inputs(p, q, k, v);
+    if (!status)
+        status = ra_tensor_check(output, "output", p->batch, p->q_len, p->heads, p->value_dim);
+    if (!status && lse)
+        status = ra_tensor_check(lse, "lse", p->batch, p->q_len, p->heads, 1);
+    if (!status && lse && lse->dtype != RA_F32)
+        status = ra_fail(RA_ERROR_ARGUMENT, "lse: dtype %s: must be float32", ra_dtype_name(lse->dtype));
+    if (!status)
+        status = ra_kernel_find(p->kernel, &kernel);
+    if (!status)
+        status = ra_execute(p, kernel, q, k, v, output, lse, &ours);
+    if (!status && stats)
+        status = copy_out(stats, &ours, sizeof ours, "ra_stats", "RA_STATS_INIT");
+    return status;
+}
+
+ra_status ra_reference_row(const ra_plan *p, const ra_tensor *q, const ra_tensor *k, const ra_tensor *v, int64_t batch,
+                           int64_t head, int64_t query, double *output, double *lse)
+{
+    ra_status status = check_inputs(p, q, k, v);
+    if (status)
+        return status;
+    if (!output)
+        return ra_fail(RA_ERROR_ARGUMENT, "output is NULL");
+    if (batch < 0 || batch >= p->batch || head < 0 || head >= p->heads || query < 0 || query >= p->q_len)
+        return ra_fail(RA_ERROR_ARGUMENT, "batch %lld, head %lld, query %lld: must be below %lld, %lld and %lld",
+                       (long long)batch, (long long)head, (long long)query, (long long)p->batch, (long long)p->heads,
+                       (long long)p->q_len);
+    return ra_reference_compute(p, q, k, v, batch, head, query, output, lse);
+}
+
+ra_status ra_system_describe(ra_system_info *info)
+{
+    const ra_kernel *kernel = NULL;
+    ra_system_info ours = RA_SYSTEM_INFO_INIT;
+    if (!info)
+        return ra_fail(RA_ERROR_ARGUMENT, "info is NULL");
+    ra_cpu_describe(&ours);
+    ra_status status = ra_kernel_find(RA_KERNEL_AUTO, &kernel);
+    if (status)
+        return status;
+    ours.kernel = kernel->id;
+    return copy_out(info, &ours, sizeof ours, "ra_system_info", "RA_SYSTEM_INFO_INIT");
+}

@@ -1,0 +1,101 @@
+#include "base/cpu.h"
+
+#include <omp.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+
+static uint64_t enabled_states(void)
+{
+    uint32_t low, high;
+    __asm__("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+    return (uint64_t)high << 32 | low;
+}
+
+unsigned ra_cpu_features(void)
+{
+    enum { YMM = 0x6, ZMM = 0xe6 }; /* register files the system must save for AVX, for AVX-512 */
+    unsigned a, b, c, d, features = 0;
+    if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & bit_OSXSAVE))
+        return 0;
+    uint64_t states = enabled_states();
+    if ((states & YMM) != YMM)
+        return 0;
+    if (c & bit_FMA)
+        features |= RA_CPU_FMA;
+    if (c & bit_F16C)
+        features |= RA_CPU_F16C;
+    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d))
+        return features;
+    if (b & bit_AVX2)
+        features |= RA_CPU_AVX2;
+    if ((b & bit_AVX512F) && (states & ZMM) == ZMM)
+        features |= RA_CPU_AVX512F;
+    return features;
+}
+
+static void processor_name(char *name, size_t size)
+{
+    unsigned words[12];
+    if (__get_cpuid_max(0x80000000, NULL) < 0x80000004) {
+        snprintf(name, size, "x86-64");
+        return;
+    }
+    for (unsigned i = 0; i < 3; i++)
+        __get_cpuid(0x80000002 + i, &words[4 * i], &words[4 * i + 1], &words[4 * i + 2], &words[4 * i + 3]);
+    snprintf(name, size, "%.48s", (const char *)words);
+}
+#else
+unsigned ra_cpu_features(void)
+{
+    return 0;
+}
+
+static void processor_name(char *name, size_t size)
+{
+    snprintf(name, size, "unknown");
+}
+#endif
+
+int ra_cpu_cores(void)
+{
+    return omp_get_num_procs();
+}
+
+static int64_t system_figure(int name)
+{
+    long value = sysconf(name);
+    return value > 0 ? value : 0;
+}
+
+void ra_cpu_describe(ra_system_info *info)
+{
+    static const struct {
+        ra_cpu_feature feature;
+        const char *name;
+    } names[] = {{RA_CPU_AVX2, "avx2"}, {RA_CPU_FMA, "fma"}, {RA_CPU_F16C, "f16c"}, {RA_CPU_AVX512F, "avx512f"}};
+    unsigned features = ra_cpu_features();
+    processor_name(info->processor, sizeof info->processor);
+    info->instruction_sets[0] = '\0';
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (features & names[i].feature) {
+            size_t used = strlen(info->instruction_sets);
+            snprintf(info->instruction_sets + used, sizeof info->instruction_sets - used, "%s%s", used ? " " : "",
+                     names[i].name);
+        }
+    info->cores = ra_cpu_cores();
+    info->l1_bytes = system_figure(_SC_LEVEL1_DCACHE_SIZE);
+    info->l2_bytes = system_figure(_SC_LEVEL2_CACHE_SIZE);
+    info->l3_bytes = system_figure(_SC_LEVEL3_CACHE_SIZE);
+    info->memory_bytes = system_figure(_SC_PHYS_PAGES) * system_figure(_SC_PAGESIZE);
+#if defined(__clang__)
+    snprintf(info->compiler, sizeof info->compiler, "clang %d.%d.%d", __clang_major__, __clang_minor__,
+             __clang_patchlevel__);
+#else
+    snprintf(info->compiler, sizeof info->compiler, "gcc %d.%d.%d", __GNUC__, __GNUC_MINOR__, __GNUC_PATCHLEVEL__);
+#endif
+    snprintf(info->openmp, sizeof info->openmp, "%d", _OPENMP);
+}

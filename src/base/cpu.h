@@ -1,0 +1,18 @@
+/* What this processor and operating system can do. */
+#ifndef RA_BASE_CPU_H
+#define RA_BASE_CPU_H
+
+#include "base/status.h"
+
+typedef enum ra_cpu_feature { RA_CPU_AVX2 = 1, RA_CPU_FMA = 2, RA_CPU_F16C = 4, RA_CPU_AVX512F = 8 } ra_cpu_feature;
+
+/* Bits of ra_cpu_feature, set only when the operating system saves the registers too. */
+unsigned ra_cpu_features(void);
+
+/* Cores this process may use, at least 1. */
+int ra_cpu_cores(void);
+
+/* Fills everything of `info` but the kernel. */
+void ra_cpu_describe(ra_system_info *info);
+
+#endif

@@ -1,0 +1,22 @@
+/*
+ * Accounted memory. One accountant belongs to one run: every byte the run holds goes through it, so that its peak can
+ * be compared with the plan.
+ */
+#ifndef RA_BASE_MEMORY_H
+#define RA_BASE_MEMORY_H
+
+#include "base/status.h"
+
+typedef struct ra_accountant {
+    int64_t bytes; /* held now */
+    int64_t peak;
+} ra_accountant;
+
+/* What ra_memory_take really accounts for `bytes`: rounded up so that blocks start on their own cache lines. */
+int64_t ra_memory_rounded(int64_t bytes);
+
+/* 64-byte aligned, uninitialised memory; `what` names it in the message. *block is NULL after a failure. */
+ra_status ra_memory_take(ra_accountant *accountant, int64_t bytes, const char *what, void **block);
+void ra_memory_give(ra_accountant *accountant, void *block, int64_t bytes);
+
+#endif

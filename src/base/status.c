@@ -1,0 +1,38 @@
+#include "base/status.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+/* Long enough for two paths and a sentence; anything longer is cut, never overrun. */
+enum { MESSAGE_BYTES = 1024 };
+
+static _Thread_local char message[MESSAGE_BYTES] = "no error";
+
+ra_status ra_fail(ra_status status, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(message, sizeof message, format, arguments);
+    va_end(arguments);
+    return status;
+}
+
+const char *ra_last_message(void)
+{
+    return message;
+}
+
+const char *ra_status_name(ra_status status)
+{
+    switch (status) {
+    case RA_OK: return "ok";
+    case RA_ERROR_ARGUMENT: return "argument";
+    case RA_ERROR_UNSUPPORTED: return "unsupported";
+    case RA_ERROR_MEMORY: return "memory";
+    case RA_ERROR_FILE: return "file";
+    case RA_ERROR_FORMAT: return "format";
+    case RA_ERROR_CANCELLED: return "cancelled";
+    case RA_ERROR_INTERNAL: return "internal";
+    }
+    return "unknown";
+}

@@ -1,0 +1,10 @@
+/* Status and the calling thread's message. Whoever decides an error sets its message; callers only forward it. */
+#ifndef RA_BASE_STATUS_H
+#define RA_BASE_STATUS_H
+
+#include "ringattn/ringattn.h"
+
+/* Set the calling thread's message (printf style, with the offending values) and return `status`. */
+ra_status ra_fail(ra_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+#endif

@@ -1,0 +1,17 @@
+/* Tensor views: addresses and checks. */
+#ifndef RA_BASE_TENSOR_H
+#define RA_BASE_TENSOR_H
+
+#include "base/status.h"
+
+/* The address of an element; the view must have been checked. */
+const void *ra_tensor_at(const ra_tensor *tensor, int64_t batch, int64_t seq, int64_t head, int64_t dim);
+
+/*
+ * RA_OK when `tensor` (called `name` in messages) has exactly this shape, a floating dtype and data, and every element
+ * lies within the address space.
+ */
+ra_status ra_tensor_check(const ra_tensor *tensor, const char *name, int64_t batch, int64_t seq, int64_t heads,
+                          int64_t dim);
+
+#endif

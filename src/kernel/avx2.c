@@ -1,0 +1,60 @@
+/* AVX2 + FMA + F16C: 24 queries a group, 3 x 4 accumulators in the 16 registers. */
+#include <immintrin.h>
+#include <stdint.h>
+
+#define KERNEL_NAME ra_kernel_avx2
+#define KERNEL_ID RA_KERNEL_AVX2
+#define WIDTH 8
+#define VECTORS 3
+#define TILE_GROUPS 16
+#define TILE_BYTES (256 << 10)
+#define DECODE_QUERIES 4
+
+typedef __m256 vec;
+typedef __m256 mask;
+
+#define v_load _mm256_loadu_ps
+#define v_store _mm256_storeu_ps
+#define v_set _mm256_set1_ps
+#define v_add _mm256_add_ps
+#define v_sub _mm256_sub_ps
+#define v_mul _mm256_mul_ps
+#define v_div _mm256_div_ps
+#define v_fma _mm256_fmadd_ps
+#define v_max _mm256_max_ps
+
+static inline vec v_exponent(vec t)
+{
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_castps_si256(t), 23));
+}
+
+static inline mask v_in_range(int key, const int32_t *lo, const int32_t *hi)
+{
+    __m256i k = _mm256_set1_epi32(key);
+    __m256i below = _mm256_cmpgt_epi32(_mm256_loadu_si256((const __m256i *)lo), k);
+    __m256i inside = _mm256_cmpgt_epi32(_mm256_loadu_si256((const __m256i *)hi), k);
+    return _mm256_castsi256_ps(_mm256_andnot_si256(below, inside));
+}
+
+static inline mask v_above(vec a, vec b)
+{
+    return _mm256_cmp_ps(a, b, _CMP_GT_OQ);
+}
+
+static inline vec v_select(mask m, vec yes, vec no)
+{
+    return _mm256_blendv_ps(no, yes, m);
+}
+
+static inline vec v_load_f16(const uint16_t *from)
+{
+    return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)from));
+}
+
+static inline vec v_load_bf16(const uint16_t *from)
+{
+    __m256i wide = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)from));
+    return _mm256_castsi256_ps(_mm256_slli_epi32(wide, 16));
+}
+
+#include "kernel/template.h"

@@ -1,0 +1,59 @@
+/* AVX-512F: 64 queries a group, 4 x 4 accumulators of the 32 registers. */
+#include <immintrin.h>
+#include <stdint.h>
+
+#define KERNEL_NAME ra_kernel_avx512
+#define KERNEL_ID RA_KERNEL_AVX512
+#define WIDTH 16
+#define VECTORS 4
+#define TILE_GROUPS 8
+#define TILE_BYTES (512 << 10)
+#define DECODE_QUERIES 8
+
+typedef __m512 vec;
+typedef __mmask16 mask;
+
+#define v_load _mm512_loadu_ps
+#define v_store _mm512_storeu_ps
+#define v_set _mm512_set1_ps
+#define v_add _mm512_add_ps
+#define v_sub _mm512_sub_ps
+#define v_mul _mm512_mul_ps
+#define v_div _mm512_div_ps
+#define v_fma _mm512_fmadd_ps
+#define v_max _mm512_max_ps
+
+static inline vec v_exponent(vec t)
+{
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_castps_si512(t), 23));
+}
+
+static inline mask v_in_range(int key, const int32_t *lo, const int32_t *hi)
+{
+    __m512i k = _mm512_set1_epi32(key);
+    mask reached = _mm512_cmple_epi32_mask(_mm512_loadu_si512(lo), k);
+    return _mm512_mask_cmpgt_epi32_mask(reached, _mm512_loadu_si512(hi), k);
+}
+
+static inline mask v_above(vec a, vec b)
+{
+    return _mm512_cmp_ps_mask(a, b, _CMP_GT_OQ);
+}
+
+static inline vec v_select(mask m, vec yes, vec no)
+{
+    return _mm512_mask_blend_ps(m, no, yes);
+}
+
+static inline vec v_load_f16(const uint16_t *from)
+{
+    return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)from));
+}
+
+static inline vec v_load_bf16(const uint16_t *from)
+{
+    __m512i wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)from));
+    return _mm512_castsi512_ps(_mm512_slli_epi32(wide, 16));
+}
+
+#include "kernel/template.h"

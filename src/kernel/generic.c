@@ -1,0 +1,99 @@
+/* Any processor: four-float vectors of the compiler, 8 queries a group, 2 x 4 accumulators. */
+#include "base/half.h"
+
+#include <stdint.h>
+#include <string.h>
+
+#define KERNEL_NAME ra_kernel_generic
+#define KERNEL_ID RA_KERNEL_GENERIC
+#define WIDTH 4
+#define VECTORS 2
+#define TILE_GROUPS 32
+#define TILE_BYTES (256 << 10)
+#define DECODE_QUERIES 2
+
+typedef float vec __attribute__((vector_size(16)));
+typedef int32_t mask __attribute__((vector_size(16)));
+
+static inline vec v_load(const float *from)
+{
+    vec v;
+    memcpy(&v, from, sizeof v);
+    return v;
+}
+
+static inline void v_store(float *to, vec v)
+{
+    memcpy(to, &v, sizeof v);
+}
+
+static inline vec v_set(float x)
+{
+    return (vec){x, x, x, x};
+}
+
+static inline vec v_add(vec a, vec b)
+{
+    return a + b;
+}
+
+static inline vec v_sub(vec a, vec b)
+{
+    return a - b;
+}
+
+static inline vec v_mul(vec a, vec b)
+{
+    return a * b;
+}
+
+static inline vec v_div(vec a, vec b)
+{
+    return a / b;
+}
+
+static inline vec v_fma(vec a, vec b, vec c)
+{
+    return a * b + c;
+}
+
+static inline vec v_select(mask m, vec yes, vec no)
+{
+    return (vec)((m & (mask)yes) | (~m & (mask)no));
+}
+
+static inline mask v_above(vec a, vec b)
+{
+    return a > b;
+}
+
+static inline vec v_max(vec a, vec b)
+{
+    return v_select(a > b, a, b);
+}
+
+static inline vec v_exponent(vec t)
+{
+    typedef uint32_t bits __attribute__((vector_size(16)));
+    return (vec)((bits)t << 23);
+}
+
+static inline mask v_in_range(int key, const int32_t *lo, const int32_t *hi)
+{
+    mask from, to, k = {key, key, key, key};
+    memcpy(&from, lo, sizeof from);
+    memcpy(&to, hi, sizeof to);
+    return (from <= k) & (to > k);
+}
+
+static inline vec v_load_f16(const uint16_t *from)
+{
+    return (vec){ra_f16_to_f32(from[0]), ra_f16_to_f32(from[1]), ra_f16_to_f32(from[2]), ra_f16_to_f32(from[3])};
+}
+
+static inline vec v_load_bf16(const uint16_t *from)
+{
+    return (vec){ra_bf16_to_f32(from[0]), ra_bf16_to_f32(from[1]), ra_bf16_to_f32(from[2]), ra_bf16_to_f32(from[3])};
+}
+
+#include "kernel/template.h"

@@ -1,0 +1,79 @@
+/*
+ * What a kernel table offers. Kernels see counts, pointers and strides; they know no patterns, heads or threads, and
+ * touch nothing but what a call hands them.
+ *
+ * Scores are in base 2: queries come multiplied by scale * log2(e). The state of a query row is
+ *     max (base 2, -INFINITY before the first key), sum of exp2(score - max), acc[value column] of the same weights
+ * A row's arithmetic depends on the row alone: every lane does the same operations in the same order whatever its
+ * neighbours hold, and a masked key is an exact no-op.
+ */
+#ifndef RA_KERNEL_KERNEL_H
+#define RA_KERNEL_KERNEL_H
+
+#include "base/blocking.h"
+#include "base/status.h"
+
+#include <stdbool.h>
+
+/* One group of `lanes` queries against one block of keys. */
+typedef struct ra_tile_call {
+    const float *query; /* [head_dim][lanes] */
+    const float *key;   /* row k at key + k * key_stride, k < key_rows */
+    int64_t key_stride;
+    int key_rows;       /* 1..RA_KEY_BLOCK */
+    int begin, end;     /* keys to work: multiples of RA_KEY_UNIT, end may pass key_rows by less than a unit */
+    const float *value; /* panels [value_dim / 4, rounded up][RA_KEY_BLOCK][4], zero beyond key_rows */
+    int head_dim, value_dim;
+    const int32_t *lo, *hi; /* NULL, or [lanes]: lane i sees keys lo[i] <= k < hi[i] */
+    bool guard;             /* with lo and hi: some value is not finite, so 0 * value is not 0 */
+    float *scores;          /* scratch [RA_KEY_BLOCK][lanes] */
+    float *state;           /* of the group, read and written */
+} ra_tile_call;
+
+/* One query row against the keys begin <= k < end of one block. */
+typedef struct ra_decode_call {
+    const float *query; /* [head_dim] */
+    const float *key;   /* row k at key + k * key_stride */
+    const float *value; /* row k at value + k * value_stride */
+    int64_t key_stride, value_stride;
+    int begin, end;
+    int head_dim, value_dim;
+    bool cold;             /* the rows are not in the cache yet: fetch values ahead while keys are worked */
+    const float *next_key; /* NULL, or the key rows that will be wanted next, fetched while values are worked */
+    float *scores;         /* scratch [RA_KEY_BLOCK] */
+    float *state;          /* max, sum, acc[value_dim] */
+} ra_decode_call;
+
+/* Rows of any dtype and stride, in elements. */
+typedef struct ra_rows {
+    const void *data;
+    ra_dtype dtype;
+    int64_t row_stride, dim_stride;
+} ra_rows;
+
+typedef struct ra_kernel {
+    ra_kernel_id id;
+    ra_blocking blocking;
+    /* dst[row][dim], f32. */
+    void (*pack_rows)(const ra_rows *src, int rows, int dim, float *dst);
+    /* dst[dim][lanes], f32 multiplied by factor; lanes from `rows` on are zero. */
+    void (*pack_query)(const ra_rows *src, int rows, int dim, float factor, float *dst);
+    /* Panels as in ra_tile_call; `staging` holds [RA_KEY_BLOCK][dim] floats. Returns whether all are finite. */
+    bool (*pack_value)(const ra_rows *src, int rows, int dim, float *staging, float *dst);
+    void (*tile)(const ra_tile_call *call);
+    void (*decode)(const ra_decode_call *call);
+    /* into = merge(into, from), for `groups` states of `lanes` lanes, or one decoding state. */
+    void (*merge_group)(float *into, const float *from, int value_dim);
+    void (*merge_row)(float *into, const float *from, int value_dim);
+    /* acc / sum of the first `rows` lanes, to output[row][dim]; a row with sum 0 becomes NaN. Destroys acc. */
+    void (*finish_group)(float *state, int rows, int value_dim, const ra_rows *output);
+} ra_kernel;
+
+/* The table for an id; RA_KERNEL_AUTO takes RA_KERNEL from the environment, else the best. */
+ra_status ra_kernel_find(ra_kernel_id id, const ra_kernel **kernel);
+
+extern const ra_kernel ra_kernel_generic;
+extern const ra_kernel ra_kernel_avx2;
+extern const ra_kernel ra_kernel_avx512;
+
+#endif

@@ -1,0 +1,417 @@
+/*
+ * The algorithm of every kernel table, over a handful of vector operations that the including file defines:
+ *
+ *     KERNEL_NAME, KERNEL_ID, WIDTH (floats in a vector), VECTORS (vectors of queries in a group), TILE_GROUPS,
+ *     TILE_BYTES, DECODE_QUERIES
+ *     vec, mask; v_load, v_store (unaligned), v_set, v_add, v_sub, v_mul, v_div, v_fma(a, b, c) = a * b + c,
+ *     v_max(a, b) (b when either is NaN), v_exponent(t): the low bits of t moved into the exponent field,
+ *     v_in_range(key, lo, hi), v_above(a, b), v_select(mask, yes, no), v_load_f16, v_load_bf16
+ *
+ * Queries are in the lanes: a group is LANES = WIDTH * VECTORS rows, keys and values are broadcast, and no reduction
+ * ever crosses lanes in a tile. The register block is VECTORS x 4 accumulators in both products.
+ */
+#include "base/half.h"
+#include "kernel/kernel.h"
+
+#include <math.h>
+#include <stddef.h>
+#include <string.h>
+
+#define LANES (WIDTH * VECTORS)
+#define INLINE static inline __attribute__((always_inline))
+/* How many keys ahead decoding asks for the rows it is going to read. */
+#define FETCH_LINE 64
+
+/*
+ * exp2(x) for x <= 0, NaN for NaN, exactly 1 for 0, exactly 0 below -126.5.
+ * 2^f on [-1/2, 1/2] is 1 + f q(f), relative error 9.2e-8; adding `shift` rounds to an integer and leaves the biased
+ * exponent in the low bits.
+ */
+INLINE vec exp2_nonpositive(vec x)
+{
+    const vec shift = v_set(0x1.8p23f + 127.0f);
+    x = v_max(v_set(-127.0f), x);
+    vec t = v_add(x, shift);
+    vec f = v_sub(x, v_sub(t, shift));
+    vec q = v_set(0x1.5bba14p-10f);
+    q = v_fma(q, f, v_set(0x1.3cea88p-7f));
+    q = v_fma(q, f, v_set(0x1.c6b752p-5f));
+    q = v_fma(q, f, v_set(0x1.ebf9bcp-3f));
+    q = v_fma(q, f, v_set(0x1.62e42ap-1f));
+    vec power = v_exponent(t);
+    return v_fma(v_mul(power, f), q, power);
+}
+
+/* A maximum to subtract: -INFINITY (nothing seen yet) becomes 0, so that -inf - max stays -inf. */
+INLINE vec finite_or_zero(vec max)
+{
+    return v_select(v_above(max, v_set(-INFINITY)), max, v_set(0.0f));
+}
+
+/* ---- Packing --------------------------------------------------------------------------------------------------- */
+
+INLINE float load_one(const ra_rows *src, int64_t at)
+{
+    switch (src->dtype) {
+    case RA_F16: return ra_f16_to_f32(((const uint16_t *)src->data)[at]);
+    case RA_BF16: return ra_bf16_to_f32(((const uint16_t *)src->data)[at]);
+    default: return ((const float *)src->data)[at];
+    }
+}
+
+/* One contiguous row widened to f32. */
+INLINE void widen_row(const ra_rows *src, int64_t at, int dim, float *dst)
+{
+    int d = 0;
+    switch (src->dtype) {
+    case RA_F16:
+        for (; d + WIDTH <= dim; d += WIDTH)
+            v_store(dst + d, v_load_f16((const uint16_t *)src->data + at + d));
+        break;
+    case RA_BF16:
+        for (; d + WIDTH <= dim; d += WIDTH)
+            v_store(dst + d, v_load_bf16((const uint16_t *)src->data + at + d));
+        break;
+    default: memcpy(dst, (const float *)src->data + at, (size_t)dim * sizeof(float)); return;
+    }
+    for (; d < dim; d++)
+        dst[d] = load_one(src, at + d);
+}
+
+/* src [rows][dim], any dtype and stride -> dst [rows][dim] f32 */
+static void pack_rows(const ra_rows *src, int rows, int dim, float *dst)
+{
+    for (int r = 0; r < rows; r++, dst += dim) {
+        int64_t at = r * src->row_stride;
+        if (src->dim_stride == 1) {
+            widen_row(src, at, dim, dst);
+            continue;
+        }
+        for (int d = 0; d < dim; d++)
+            dst[d] = load_one(src, at + d * src->dim_stride);
+    }
+}
+
+/* src [rows][dim] -> dst [dim][LANES] f32, times factor, zero lanes from `rows` on */
+static void pack_query(const ra_rows *src, int rows, int dim, float factor, float *dst)
+{
+    for (int r = 0; r < LANES; r++)
+        for (int d = 0; d < dim; d++)
+            dst[(ptrdiff_t)d * LANES + r] =
+                r < rows ? load_one(src, r * src->row_stride + d * src->dim_stride) * factor : 0.0f;
+}
+
+/* src [rows][dim] -> panels [ceil(dim / 4)][64][4] f32, zero elsewhere; true if every value is finite */
+static bool pack_value(const ra_rows *src, int rows, int dim, float *staging, float *dst)
+{
+    const float *from = src->data;
+    int64_t stride = src->row_stride;
+    if (src->dtype != RA_F32 || src->dim_stride != 1) {
+        pack_rows(src, rows, dim, staging);
+        from = staging;
+        stride = dim;
+    }
+    int panels = (dim + RA_PANEL - 1) / RA_PANEL, whole = dim / RA_PANEL;
+    enum { STEP = RA_KEY_BLOCK * RA_PANEL };
+    float poison[RA_PANEL] = {0}; /* becomes NaN as soon as one value is Inf or NaN */
+    for (int k = 0; k < rows; k++, from += stride) {
+        float *to = dst + (ptrdiff_t)k * RA_PANEL;
+        for (int p = 0; p < whole; p++, to += STEP)
+            for (int j = 0; j < RA_PANEL; j++) {
+                float value = from[p * RA_PANEL + j];
+                to[j] = value;
+                poison[j] += value * 0.0f;
+            }
+        for (int j = 0; whole < panels && j < RA_PANEL; j++) {
+            float value = whole * RA_PANEL + j < dim ? from[whole * RA_PANEL + j] : 0.0f;
+            to[j] = value;
+            poison[j] += value * 0.0f;
+        }
+    }
+    for (int p = 0; rows < RA_KEY_BLOCK && p < panels; p++)
+        memset(dst + (ptrdiff_t)p * STEP + (ptrdiff_t)rows * RA_PANEL, 0,
+               (size_t)(RA_KEY_BLOCK - rows) * RA_PANEL * sizeof(float));
+    return poison[0] + poison[1] + poison[2] + poison[3] == 0.0f;
+}
+
+/* ---- The tile -------------------------------------------------------------------------------------------------- */
+
+/* 1. scores[k][lane] = sum_d key[k][d] query[d][lane], masked with -inf; top[] = their maximum over the keys. */
+INLINE void tile_scores(const ra_tile_call *c, bool masked, vec top[VECTORS])
+{
+    const vec minus_infinity = v_set(-INFINITY);
+    for (int i = 0; i < VECTORS; i++)
+        top[i] = minus_infinity;
+    for (int k = c->begin; k < c->end; k += RA_KEY_UNIT) {
+        const float *row[RA_KEY_UNIT];
+        for (int j = 0; j < RA_KEY_UNIT; j++) /* past the last row: any row will do, its scores are masked */
+            row[j] = c->key + (k + j < c->key_rows ? k + j : c->key_rows - 1) * c->key_stride;
+        vec s[RA_KEY_UNIT][VECTORS];
+        for (int j = 0; j < RA_KEY_UNIT; j++)
+            for (int i = 0; i < VECTORS; i++)
+                s[j][i] = v_set(0.0f);
+        const float *query = c->query;
+        for (ptrdiff_t d = 0; d < c->head_dim; d++, query += LANES) {
+            vec q[VECTORS];
+            for (int i = 0; i < VECTORS; i++)
+                q[i] = v_load(query + i * WIDTH);
+            for (int j = 0; j < RA_KEY_UNIT; j++) {
+                vec b = v_set(row[j][d]);
+                for (int i = 0; i < VECTORS; i++)
+                    s[j][i] = v_fma(b, q[i], s[j][i]);
+            }
+        }
+        float *scores = c->scores + (ptrdiff_t)k * LANES;
+        for (int j = 0; j < RA_KEY_UNIT; j++)
+            for (int i = 0; i < VECTORS; i++) {
+                vec x = s[j][i];
+                if (masked)
+                    x = v_select(v_in_range(k + j, c->lo + i * WIDTH, c->hi + i * WIDTH), x, minus_infinity);
+                v_store(scores + j * LANES + i * WIDTH, x);
+                top[i] = v_max(x, top[i]); /* a NaN is left out here and comes back through exp2 */
+            }
+    }
+}
+
+/* 2. scores -> weights exp2(score - max) in place; max and sum of the state follow, alpha[] rescales what was there. */
+INLINE void tile_softmax(const ra_tile_call *c, const vec top[VECTORS], vec alpha[VECTORS])
+{
+    vec reference[VECTORS], sum[VECTORS];
+    for (int i = 0; i < VECTORS; i++) {
+        vec old = v_load(c->state + i * WIDTH), max = v_max(top[i], old);
+        reference[i] = finite_or_zero(max);
+        alpha[i] = exp2_nonpositive(v_sub(old, reference[i]));
+        v_store(c->state + i * WIDTH, max);
+        sum[i] = v_set(0.0f);
+    }
+    for (int k = c->begin; k < c->end; k++) {
+        float *scores = c->scores + (ptrdiff_t)k * LANES;
+        for (int i = 0; i < VECTORS; i++) {
+            vec p = exp2_nonpositive(v_sub(v_load(scores + i * WIDTH), reference[i]));
+            v_store(scores + i * WIDTH, p);
+            sum[i] = v_add(sum[i], p);
+        }
+    }
+    for (int i = 0; i < VECTORS; i++) {
+        float *at = c->state + LANES + i * WIDTH;
+        v_store(at, v_fma(v_load(at), alpha[i], sum[i]));
+    }
+}
+
+/* 3. acc[column][lane] = alpha acc + sum_k value[k][column] weight[k][lane], four columns at a time. */
+INLINE void tile_values(const ra_tile_call *c, bool guarded, const vec alpha[VECTORS])
+{
+    float *acc = c->state + 2 * LANES;
+    const float *panel = c->value;
+    for (int column = 0; column < c->value_dim; column += RA_PANEL) {
+        vec a[RA_PANEL][VECTORS];
+        for (int j = 0; j < RA_PANEL; j++)
+            for (int i = 0; i < VECTORS; i++)
+                a[j][i] = v_set(0.0f);
+        const float *weight = c->scores + (ptrdiff_t)c->begin * LANES;
+        for (ptrdiff_t k = c->begin; k < c->end; k++, weight += LANES) {
+            vec p[VECTORS];
+            for (int i = 0; i < VECTORS; i++)
+                p[i] = v_load(weight + i * WIDTH);
+            for (int j = 0; j < RA_PANEL; j++) {
+                vec b = v_set(panel[k * RA_PANEL + j]);
+                for (int i = 0; i < VECTORS; i++) {
+                    vec next = v_fma(b, p[i], a[j][i]);
+                    a[j][i] = guarded
+                                  ? v_select(v_in_range((int)k, c->lo + i * WIDTH, c->hi + i * WIDTH), next, a[j][i])
+                                  : next;
+                }
+            }
+        }
+        for (int j = 0; j < RA_PANEL; j++, acc += LANES)
+            for (int i = 0; i < VECTORS; i++)
+                v_store(acc + i * WIDTH, v_fma(v_load(acc + i * WIDTH), alpha[i], a[j][i]));
+        panel += RA_KEY_BLOCK * RA_PANEL;
+    }
+}
+
+static void tile(const ra_tile_call *c)
+{
+    vec top[VECTORS], alpha[VECTORS];
+    if (c->lo)
+        tile_scores(c, true, top);
+    else
+        tile_scores(c, false, top);
+    tile_softmax(c, top, alpha);
+    if (c->lo && c->guard)
+        tile_values(c, true, alpha);
+    else
+        tile_values(c, false, alpha);
+}
+
+static void merge_group(float *into, const float *from, int value_dim)
+{
+    vec scale_into[VECTORS], scale_from[VECTORS];
+    for (int i = 0; i < VECTORS; i++) {
+        float *max_at = into + i * WIDTH, *sum_at = into + LANES + i * WIDTH;
+        vec old = v_load(max_at), other = v_load(from + i * WIDTH), max = v_max(old, other);
+        vec reference = finite_or_zero(max);
+        scale_into[i] = exp2_nonpositive(v_sub(old, reference));
+        scale_from[i] = exp2_nonpositive(v_sub(other, reference));
+        v_store(max_at, max);
+        v_store(sum_at, v_fma(v_load(sum_at), scale_into[i], v_mul(v_load(from + LANES + i * WIDTH), scale_from[i])));
+    }
+    for (int column = 0; column < value_dim; column++)
+        for (int i = 0; i < VECTORS; i++) {
+            ptrdiff_t at = (ptrdiff_t)(2 + column) * LANES + i * WIDTH;
+            v_store(into + at, v_fma(v_load(into + at), scale_into[i], v_mul(v_load(from + at), scale_from[i])));
+        }
+}
+
+INLINE void store_one(const ra_rows *output, int64_t at, float value)
+{
+    switch (output->dtype) {
+    case RA_F16: ((uint16_t *)output->data)[at] = ra_f32_to_f16(value); break;
+    case RA_BF16: ((uint16_t *)output->data)[at] = ra_f32_to_bf16(value); break;
+    default: ((float *)output->data)[at] = value; break;
+    }
+}
+
+static void finish_group(float *state, int rows, int value_dim, const ra_rows *output)
+{
+    float *acc = state + 2 * LANES;
+    for (int column = 0; column < value_dim; column++)
+        for (int i = 0; i < VECTORS; i++) {
+            float *at = acc + (ptrdiff_t)column * LANES + i * WIDTH;
+            /* + 0 makes every zero positive: an underflow must not show which neighbours a row had. */
+            v_store(at, v_add(v_div(v_load(at), v_load(state + LANES + i * WIDTH)), v_set(0.0f)));
+        }
+    for (int r = 0; r < rows; r++)
+        for (int column = 0; column < value_dim; column++)
+            store_one(output, r * output->row_stride + column * output->dim_stride, acc[(ptrdiff_t)column * LANES + r]);
+}
+
+/* ---- Decoding: one row, vectors along the head dimension -------------------------------------------------------- */
+
+INLINE void fetch_row(const float *row, int floats)
+{
+    const char *at = (const char *)row;
+    for (int i = 0; i < floats * (int)sizeof(float); i += FETCH_LINE)
+        __builtin_prefetch(at + i, 0, 2);
+}
+
+INLINE float sum_lanes(vec v)
+{
+    float lane[WIDTH], sum = 0.0f;
+    v_store(lane, v);
+    for (int i = 0; i < WIDTH; i++)
+        sum += lane[i];
+    return sum;
+}
+
+/* query[dim] . row[j][dim] for RA_KEY_UNIT rows, two accumulators each to cover the latency. */
+INLINE void dot_rows(const float *query, const float *const row[RA_KEY_UNIT], int dim, float *scores)
+{
+    vec even[RA_KEY_UNIT], odd[RA_KEY_UNIT];
+    for (int j = 0; j < RA_KEY_UNIT; j++)
+        even[j] = odd[j] = v_set(0.0f);
+    ptrdiff_t d = 0;
+    for (; d + 2 * WIDTH <= dim; d += 2 * WIDTH) {
+        vec q0 = v_load(query + d), q1 = v_load(query + d + WIDTH);
+        for (int j = 0; j < RA_KEY_UNIT; j++) {
+            even[j] = v_fma(q0, v_load(row[j] + d), even[j]);
+            odd[j] = v_fma(q1, v_load(row[j] + d + WIDTH), odd[j]);
+        }
+    }
+    for (int j = 0; j < RA_KEY_UNIT; j++) {
+        float tail = 0.0f;
+        for (ptrdiff_t t = d; t < dim; t++)
+            tail += query[t] * row[j][t];
+        scores[j] = sum_lanes(v_add(even[j], odd[j])) + tail;
+    }
+}
+
+/* acc[0..columns) = alpha acc + sum_k weight[k] value[k][0..columns), columns = count * WIDTH. */
+INLINE void weigh_columns(const ra_decode_call *c, int count, int column, float alpha, bool fetch)
+{
+    vec a[8];
+    for (int i = 0; i < count; i++)
+        a[i] = v_set(0.0f);
+    for (int k = c->begin; k < c->end; k++) {
+        const float *row = c->value + k * c->value_stride + column;
+        if (fetch && c->next_key)
+            fetch_row(c->next_key + k * c->key_stride, c->head_dim);
+        vec w = v_set(c->scores[k]);
+        for (int i = 0; i < count; i++)
+            a[i] = v_fma(w, v_load(row + i * WIDTH), a[i]);
+    }
+    float *acc = c->state + 2 + column;
+    for (int i = 0; i < count; i++)
+        v_store(acc + i * WIDTH, v_fma(v_load(acc + i * WIDTH), v_set(alpha), a[i]));
+}
+
+static void decode(const ra_decode_call *c)
+{
+    int first = c->begin / RA_KEY_UNIT * RA_KEY_UNIT;
+    for (int k = 0; k < RA_KEY_BLOCK; k++)
+        c->scores[k] = -INFINITY;
+    for (int k = first; k < c->end; k += RA_KEY_UNIT) {
+        const float *row[RA_KEY_UNIT];
+        float s[RA_KEY_UNIT];
+        for (int j = 0; j < RA_KEY_UNIT; j++) {
+            int at = k + j < c->begin ? c->begin : k + j < c->end ? k + j : c->end - 1;
+            row[j] = c->key + at * c->key_stride;
+            if (c->cold)
+                fetch_row(c->value + at * c->value_stride, c->value_dim);
+        }
+        dot_rows(c->query, row, c->head_dim, s);
+        for (int j = 0; j < RA_KEY_UNIT; j++)
+            if (k + j >= c->begin && k + j < c->end)
+                c->scores[k + j] = s[j];
+    }
+
+    float old = c->state[0], max = old;
+    for (int k = c->begin; k < c->end; k++)
+        max = c->scores[k] > max ? c->scores[k] : max;
+    float reference = max > -INFINITY ? max : 0.0f, lane[WIDTH];
+    v_store(lane, exp2_nonpositive(v_set(old - reference)));
+    float alpha = lane[0];
+    vec sum = v_set(0.0f);
+    for (int k = 0; k < RA_KEY_BLOCK; k += WIDTH) {
+        vec p = exp2_nonpositive(v_sub(v_load(c->scores + k), v_set(reference)));
+        v_store(c->scores + k, p);
+        sum = v_add(sum, p);
+    }
+    c->state[0] = max;
+    c->state[1] = c->state[1] * alpha + sum_lanes(sum);
+
+    int column = 0;
+    for (; column + 8 * WIDTH <= c->value_dim; column += 8 * WIDTH)
+        weigh_columns(c, 8, column, alpha, column == 0);
+    for (; column + WIDTH <= c->value_dim; column += WIDTH)
+        weigh_columns(c, 1, column, alpha, column == 0);
+    for (; column < c->value_dim; column++) {
+        float a = 0.0f;
+        for (int k = c->begin; k < c->end; k++)
+            a += c->scores[k] * c->value[k * c->value_stride + column];
+        c->state[2 + column] = c->state[2 + column] * alpha + a;
+    }
+}
+
+static void merge_row(float *into, const float *from, int value_dim)
+{
+    float max = into[0] > from[0] ? into[0] : from[0], reference = max > -INFINITY ? max : 0.0f;
+    float scale[WIDTH] = {into[0] - reference, from[0] - reference};
+    v_store(scale, exp2_nonpositive(v_load(scale)));
+    into[0] = max;
+    for (int i = 1; i < 2 + value_dim; i++)
+        into[i] = into[i] * scale[0] + from[i] * scale[1];
+}
+
+const ra_kernel KERNEL_NAME = {
+    .id = KERNEL_ID,
+    .blocking = {LANES, TILE_GROUPS, TILE_BYTES, DECODE_QUERIES},
+    .pack_rows = pack_rows,
+    .pack_query = pack_query,
+    .pack_value = pack_value,
+    .tile = tile,
+    .decode = decode,
+    .merge_group = merge_group,
+    .merge_row = merge_row,
+    .finish_group = finish_group,
+};

@@ -1,0 +1,46 @@
+/* WHAT a run does: tiles, counts and bytes, from integers alone. No input or output, no threads. */
+#ifndef RA_PLAN_PLAN_H
+#define RA_PLAN_PLAN_H
+
+#include "plan/tiles.h"
+
+/* Where things are in a worker's scratch memory, in bytes from its start. */
+typedef struct ra_scratch {
+    int64_t query, key, staging, value, scores, state, rows, groups, lo, hi;
+    int64_t bytes;
+} ra_scratch;
+
+struct ra_plan {
+    int64_t batch, q_len, kv_len, heads, kv_heads, group_heads; /* group_heads: query heads to a key/value head */
+    int head_dim, value_dim;
+    double scale;
+    float factor;       /* what queries are multiplied by: scale * log2(e) */
+    int64_t offset;     /* of query 0: kv_len - q_len */
+    ra_pattern pattern; /* owned */
+
+    ra_kernel_id kernel;
+    ra_blocking blocking;
+    ra_variant variant;
+    int threads;
+    ra_progress progress;
+    void *progress_user;
+
+    int64_t tile_rows;  /* queries of a task (tile variant) */
+    int64_t q_tiles;    /* tasks along the queries */
+    int64_t task_heads; /* key/value heads of a task (decoding variant) */
+    int64_t spans;      /* parts of the keys that are worked independently and merged in order */
+    int64_t span_keys;  /* keys of a span, a multiple of RA_KEY_BLOCK */
+    int64_t tasks;
+    int64_t unit_floats; /* state of one group (tile) or of one row (decoding) */
+    int64_t units;       /* such states in one span: over batch, heads and queries */
+    ra_scratch scratch;  /* of each worker */
+    int64_t part_bytes;  /* states of all spans, when there are several */
+
+    double tiles, pairs_visible, pairs_worked, flops;
+    int64_t peak_bytes;
+};
+
+/* Everything below the pattern, which the caller has set together with the problem's figures, kernel and blocking. */
+ra_status ra_plan_lay_out(ra_plan *plan, int threads);
+
+#endif

@@ -1,0 +1,97 @@
+/* documents:LEN,LEN,... or documents:@FILE.npy: packed sequences that do not see each other. */
+#include "base/checked.h"
+#include "plan/pattern.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* LEN,LEN,... where the parser stands. */
+static ra_status parse_lengths(ra_parser *p, int64_t **lengths, int64_t *count)
+{
+    int64_t capacity = 1;
+    for (const char *c = p->at; *c && *c != '+'; c++)
+        capacity += *c == ',';
+    *lengths = malloc((size_t)capacity * sizeof **lengths);
+    if (!*lengths)
+        return ra_fail(RA_ERROR_MEMORY, "out of memory: %lld document lengths", (long long)capacity);
+    for (*count = 0;; p->at++) {
+        ra_status status = ra_parse_number(p, "a document length, >= 1", &(*lengths)[*count]);
+        if (status)
+            return status;
+        ++*count;
+        if (*p->at != ',')
+            return RA_OK;
+    }
+}
+
+/* @PATH, up to the next '+' or the end. */
+static ra_status load_lengths(ra_parser *p, int64_t **lengths, int64_t *count)
+{
+    const char *start = p->at + 1;
+    size_t length = strcspn(start, "+");
+    if (length == 0)
+        return ra_parse_expected(p, start, "a path after \"@\"");
+    char *path = malloc(length + 1);
+    if (!path)
+        return ra_fail(RA_ERROR_MEMORY, "out of memory: %zu bytes for a path", length + 1);
+    memcpy(path, start, length);
+    path[length] = '\0';
+    p->at = start + length;
+    ra_status status = p->load(path, lengths, count);
+    free(path);
+    return status;
+}
+
+static ra_status documents_parse(ra_parser *p, ra_term *term)
+{
+    if (*p->at != ':')
+        return ra_parse_expected(p, p->at, "\":LEN,LEN,...\" or \":@FILE.npy\" after \"documents\"");
+    p->at++;
+    ra_status status =
+        *p->at == '@' ? load_lengths(p, &term->ends, &term->count) : parse_lengths(p, &term->ends, &term->count);
+    if (status)
+        return status;
+    int64_t sum = 0;
+    for (int64_t i = 0; i < term->count; i++) {
+        if (term->ends[i] < 1)
+            return ra_fail(RA_ERROR_ARGUMENT, "pattern \"%.200s\": document %lld has length %lld: must be >= 1",
+                           p->text, (long long)i + 1, (long long)term->ends[i]);
+        sum = ra_add_clamped(sum, term->ends[i]);
+        term->ends[i] = sum;
+    }
+    if (sum != p->kv_len)
+        return ra_fail(RA_ERROR_ARGUMENT,
+                       "pattern \"%.200s\": the %lld documents add up to %lld, but the key length is %lld", p->text,
+                       (long long)term->count, (long long)sum, (long long)p->kv_len);
+    return RA_OK;
+}
+
+/* The document that holds `position`: the first that ends past it. `count` when none does. */
+static int64_t document_of(const ra_term *term, int64_t position)
+{
+    int64_t low = 0, high = term->count;
+    while (low < high) {
+        int64_t middle = low + (high - low) / 2;
+        if (term->ends[middle] > position)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return low;
+}
+
+static ra_interval documents_interval(const ra_term *term, int64_t position)
+{
+    int64_t document = document_of(term, position);
+    if (position < 0 || document == term->count)
+        return (ra_interval){0, 0};
+    return (ra_interval){document ? term->ends[document - 1] : 0, term->ends[document]};
+}
+
+static bool documents_sees(const ra_term *term, int64_t position, int64_t key)
+{
+    return position >= 0 && document_of(term, position) == document_of(term, key);
+}
+
+const ra_term_kind ra_term_documents = {"documents", "documents:LEN,LEN,... or documents:@FILE.npy", documents_parse,
+                                        documents_interval, documents_sees};

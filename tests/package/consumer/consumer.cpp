@@ -1,0 +1,2 @@
+// The C program is C++ too: what is tested is that the header's names link.
+#include "consumer.c"

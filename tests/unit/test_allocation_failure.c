@@ -1,0 +1,242 @@
+/*
+ * Every allocation made to fail, one after the other: each time a status, a message, nothing leaked, nothing broken.
+ * A scenario is run again and again, its first allocation failing, then its second, ..., until none is left to fail.
+ */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "ringattn/ringattn.h"
+
+/* ---- The heap, as the library sees it -------------------------------------------------------------------------- */
+
+void *__real_malloc(size_t size);
+void *__real_calloc(size_t count, size_t size);
+void *__real_realloc(void *block, size_t size);
+void *__real_aligned_alloc(size_t alignment, size_t size);
+int __real_posix_memalign(void **block, size_t alignment, size_t size);
+char *__real_strdup(const char *text);
+void __real_free(void *block);
+
+static struct {
+    atomic_long left; /* allocations until the one that fails; negative: it has failed */
+    atomic_long live; /* blocks that are not freed yet */
+} heap;
+
+static bool fails(void)
+{
+    if (atomic_fetch_sub(&heap.left, 1) != 0)
+        return false;
+    errno = ENOMEM;
+    return true;
+}
+
+static void *counted(void *block)
+{
+    if (block)
+        atomic_fetch_add(&heap.live, 1);
+    return block;
+}
+
+void *__wrap_malloc(size_t size)
+{
+    return fails() ? NULL : counted(__real_malloc(size));
+}
+
+void *__wrap_calloc(size_t count, size_t size)
+{
+    return fails() ? NULL : counted(__real_calloc(count, size));
+}
+
+void *__wrap_realloc(void *block, size_t size)
+{
+    if (fails())
+        return NULL;
+    return block ? __real_realloc(block, size) : counted(__real_realloc(NULL, size));
+}
+
+void *__wrap_aligned_alloc(size_t alignment, size_t size)
+{
+    return fails() ? NULL : counted(__real_aligned_alloc(alignment, size));
+}
+
+int __wrap_posix_memalign(void **block, size_t alignment, size_t size)
+{
+    if (fails())
+        return ENOMEM;
+    int error = __real_posix_memalign(block, alignment, size);
+    if (!error)
+        counted(*block);
+    return error;
+}
+
+char *__wrap_strdup(const char *text)
+{
+    return fails() ? NULL : counted(__real_strdup(text));
+}
+
+void __wrap_free(void *block)
+{
+    if (block)
+        atomic_fetch_sub(&heap.live, 1);
+    __real_free(block);
+}
+
+/* Runs the scenario until it needs no further allocation; returns how many it needed. */
+static long fail_each(ra_status (*scenario)(void))
+{
+    for (long nth = 0;; nth++) {
+        atomic_store(&heap.left, nth);
+        atomic_store(&heap.live, 0);
+        ra_status status = scenario();
+        assert_int_equal(atomic_load(&heap.live), 0);
+        if (atomic_load(&heap.left) >= 0) {
+            assert_int_equal(status, RA_OK);
+            return nth;
+        }
+        assert_int_equal(status, RA_ERROR_MEMORY);
+        assert_true(strlen(ra_last_message()) > 0);
+    }
+}
+
+/* ---- Scenarios: each leaves nothing behind, whether it got to its end or not ------------------------------------ */
+
+enum { HEADS = 2, DIM = 8, LONGEST = 4096 };
+
+static float tokens[LONGEST * HEADS * DIM], results[LONGEST * HEADS * DIM];
+static char path[64];
+
+static ra_tensor view(float *data, int64_t seq)
+{
+    return ra_tensor_dense(data, RA_F32, RA_BSHD, 1, seq, HEADS, DIM);
+}
+
+static ra_status plan_for(const char *pattern, int64_t q_len, int64_t kv_len, ra_plan **plan)
+{
+    ra_options options = RA_OPTIONS_INIT;
+    ra_problem problem = RA_PROBLEM_INIT;
+    options.threads = 2;
+    problem.q_len = q_len, problem.kv_len = kv_len;
+    problem.heads = HEADS, problem.head_dim = DIM;
+    problem.pattern = pattern;
+    return ra_plan_create(&problem, &options, plan);
+}
+
+static ra_status forward(const char *pattern, int64_t q_len, int64_t kv_len)
+{
+    ra_tensor q = view(tokens, q_len), kv = view(tokens, kv_len), o = view(results, q_len);
+    ra_plan *plan;
+    ra_status status = plan_for(pattern, q_len, kv_len, &plan);
+    if (!status)
+        status = ra_forward(plan, &q, &kv, &kv, &o, NULL, NULL);
+    else
+        assert_null(plan);
+    ra_plan_free(plan);
+    return status;
+}
+
+static ra_status tile_forward(void)
+{
+    return forward("causal+documents:100,200,33", 333, 333);
+}
+
+static ra_status decode_forward(void)
+{
+    return forward("full", 1, LONGEST);
+}
+
+static ra_status documents_file(void)
+{
+    char pattern[80];
+    snprintf(pattern, sizeof pattern, "documents:@%s", path);
+    return forward(pattern, 60, 60);
+}
+
+static ra_status reference_row(void)
+{
+    double row[DIM], lse;
+    ra_tensor x = view(tokens, 100);
+    ra_plan *plan;
+    ra_status status = plan_for("window:3,4", 100, 100, &plan);
+    if (!status)
+        status = ra_reference_row(plan, &x, &x, &x, 0, 1, 50, row, &lse);
+    ra_plan_free(plan);
+    return status;
+}
+
+static ra_status array_read(void)
+{
+    int64_t lengths[3];
+    ra_array *array;
+    ra_status status = ra_array_open(path, &array);
+    if (!status)
+        status = ra_array_read(array, 0, 3, lengths);
+    else
+        assert_null(array);
+    ra_array_close(array);
+    return status;
+}
+
+static ra_status array_write(void)
+{
+    const int64_t shape[1] = {3}, lengths[3] = {10, 20, 30};
+    ra_array *array;
+    ra_status status = ra_array_create(path, RA_I64, 1, shape, &array);
+    if (!status)
+        status = ra_array_write(array, 0, 3, lengths);
+    else
+        assert_null(array);
+    if (!status)
+        status = ra_array_commit(array);
+    ra_array_close(array);
+    return status;
+}
+
+/* ---- Tests ----------------------------------------------------------------------------------------------------- */
+
+static void test_every_allocation(void **state)
+{
+    static const struct {
+        const char *name;
+        ra_status (*run)(void);
+    } scenarios[] = {
+        {"array_write", array_write},   {"array_read", array_read},         {"documents_file", documents_file},
+        {"tile_forward", tile_forward}, {"decode_forward", decode_forward}, {"reference_row", reference_row},
+    };
+    (void)state;
+    ra_generate(RA_NORMAL, 1, 0, LONGEST * HEADS * DIM, tokens);
+    for (size_t i = 0; i < sizeof scenarios / sizeof *scenarios; i++) {
+        long allocations = fail_each(scenarios[i].run);
+        printf("%s: %ld allocations\n", scenarios[i].name, allocations);
+        assert_true(allocations > 0);
+    }
+}
+
+static int make_path(void **state)
+{
+    (void)state;
+    snprintf(path, sizeof path, "/tmp/ringattn-allocation-%ld.npy", (long)getpid());
+    return 0;
+}
+
+static int remove_path(void **state)
+{
+    (void)state;
+    return unlink(path);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_allocation)};
+    return cmocka_run_group_tests(tests, make_path, remove_path);
+}

@@ -1,0 +1,39 @@
+# Sourced by ./dev and the scripts beside this one. The build configurations, one folder each, and the list of sources.
+# shellcheck shell=bash
+
+folder_of() {
+    if [[ $1 == gcc ]]; then echo build; else echo "build/$1"; fi
+}
+
+# configure NAME [CMAKE OPTIONS]: gcc | clang | address | thread | fuzz
+configure() {
+    local name=$1 compiler=clang type=Release flags=
+    shift
+    # Sanitized code is optimised a little: slow enough to be found out, fast enough to be run every time.
+    local -r sanitized='-O1 -g -fno-omit-frame-pointer -fno-sanitize-recover=all'
+    case $name in
+    gcc) compiler=gcc ;;
+    clang) ;;
+    address) type=None flags="$sanitized -fsanitize=address,undefined" ;;
+    thread) type=None flags="$sanitized -fsanitize=thread" ;;
+    fuzz) type=None flags="$sanitized -fsanitize=address,undefined,fuzzer-no-link" ;;
+    *)
+        echo "no such configuration: $name" >&2
+        return 1
+        ;;
+    esac
+    cmake -S . -B "$(folder_of "$name")" -G Ninja --log-level=WARNING \
+        -DCMAKE_C_COMPILER="$compiler" -DCMAKE_CXX_COMPILER="${compiler/%gcc/g}++" \
+        -DCMAKE_BUILD_TYPE="$type" -DCMAKE_C_FLAGS="$flags" -DCMAKE_CXX_FLAGS="$flags" \
+        -DCMAKE_EXPORT_COMPILE_COMMANDS=ON "$@" >/dev/null
+}
+
+# build NAME [CMAKE OPTIONS]
+build() {
+    configure "$@" && cmake --build "$(folder_of "$1")" -- --quiet
+}
+
+# Every C and C++ file of the project, separated by zero bytes.
+sources() {
+    find include src cli bench tests examples \( -name '*.[ch]' -o -name '*.cpp' \) -print0
+}

@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# tools/fuzz.sh TARGET SECONDS: starts from the kept corpus and leaves it alone. Inputs that reach new code are left in
+# build/fuzz/found/TARGET, those that break something in build/fuzz/broken.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+target=$1 seconds=$2
+found=build/fuzz/found/$target
+dictionary=tests/fuzz/$target.dict
+mkdir -p "$found" build/fuzz/broken
+
+options=(-max_total_time="$seconds" -max_len=4096 -timeout=10 -print_final_stats=1
+    -artifact_prefix="build/fuzz/broken/$target-")
+[[ -f $dictionary ]] && options+=(-dict="$dictionary")
+build/fuzz/tests/fuzz_"$target" "${options[@]}" "$found" "tests/fuzz/corpus/$target"

@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# Includes point downward only. Each rule: a place, and which of the project's folders its files may include from.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+
+folders='base|bench|cli|exec|io|kernel|plan'
+rules='
+src/base    base
+src/kernel  kernel|base
+src/plan    plan|base
+src/io      io|base
+src/exec    exec|kernel|plan|base
+src/api.c   exec|kernel|plan|io|base
+bench       bench
+cli         cli|bench
+examples    none
+'
+status=0
+while read -r place allowed; do
+    [[ -n $place ]] || continue
+    if grep -rnE "^ *# *include *[<\"]($folders)/" "$place" | grep -vE "include *[<\"]($allowed)/"; then
+        echo "$place: may include from $allowed" >&2
+        status=1
+    fi
+done <<<"$rules"
+
+# A path that climbs would get round the rules.
+if grep -rnE '^ *# *include.*\.\./' include src bench cli tests examples; then
+    echo "includes name a folder, not a way to it" >&2
+    status=1
+fi
+exit $status

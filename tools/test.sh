@@ -1,0 +1,89 @@
+#!/usr/bin/env bash
+# tools/test.sh [--slow] [STAGE...]: runs the stages (default: all) and counts; the last line is "N passed, N failed".
+# A stage that breaks is counted as failed, and the next one runs all the same.
+set -uo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
+source tools/builds.sh
+
+passed=0 failed=0 skipped_labels=(-LE '^slow$')
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+
+# step NAME COMMAND...: one test; its output is shown only when it fails.
+step() {
+    local name=$1 started=$SECONDS result=passed
+    shift
+    "$@" >"$log" 2>&1 || result=FAILED
+    if [[ $result == passed ]]; then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        cat "$log"
+    fi
+    printf '%-32s %s %6d s\n' "$name" "$result" $((SECONDS - started))
+    [[ $result == passed ]]
+}
+
+# suite CONFIGURATION [CTEST OPTIONS]: build it and run its CTest tests, each counted as one.
+suite() {
+    local configuration=$1 total='' bad=''
+    shift
+    printf '\n== tests: %s\n' "$configuration"
+    step "build" build "$configuration" -DRINGATTN_TESTS=ON || return
+    # Tests start more threads than there are cores: those that wait should sleep, not spin.
+    OMP_WAIT_POLICY=passive ctest --test-dir "$(folder_of "$configuration")" --output-on-failure --no-tests=error \
+        -j "$(nproc)" "$@" 2>&1 | tee "$log"
+    read -r bad total < <(sed -nE 's/.*tests passed, ([0-9]+) tests? failed out of ([0-9]+)$/\1 \2/p' "$log")
+    if [[ -n $total ]]; then
+        passed=$((passed + total - bad)) failed=$((failed + bad))
+    else
+        failed=$((failed + 1)) # ctest did not get as far as counting
+    fi
+}
+
+stage_gcc() {
+    suite gcc "${skipped_labels[@]}"
+}
+
+stage_clang() {
+    suite clang "${skipped_labels[@]}"
+}
+
+# Installing says nothing new about memory or threads, and a sanitized library needs a sanitized program around it.
+stage_sanitize() {
+    UBSAN_OPTIONS=print_stacktrace=1 ASAN_OPTIONS=allocator_may_return_null=1 \
+        suite address -LE '^(slow|install)$'
+    # Archer tells the thread sanitizer how OpenMP synchronises; without it every barrier looks like a race.
+    local llvm
+    llvm=$(dirname "$(readlink -f "$(command -v clang)")")/..
+    OMP_TOOL_LIBRARIES=$llvm/lib/libarcher.so \
+        TSAN_OPTIONS=ignore_noninstrumented_modules=1:allocator_may_return_null=1 \
+        suite thread -LE '^(slow|install)$'
+}
+
+stage_fuzz() {
+    printf '\n== fuzz\n'
+    step "build" build fuzz -DRINGATTN_FUZZ=ON -DRINGATTN_TESTS=OFF -DRINGATTN_COMMAND=OFF || return
+    for kept in tests/fuzz/corpus/*; do
+        step "fuzz $(basename "$kept")" tools/fuzz.sh "$(basename "$kept")" "${RINGATTN_FUZZ_SECONDS:-10}"
+    done
+}
+
+stage_lint() {
+    printf '\n== lint\n'
+    for check in tools/lint/*.sh; do
+        step "lint $(basename "$check" .sh)" "$check"
+    done
+}
+
+if [[ ${1:-} == --slow ]]; then
+    shift
+    export RINGATTN_SLOW=1
+    skipped_labels=()
+fi
+(($#)) || set -- gcc clang sanitize fuzz lint
+for stage; do
+    "stage_$stage"
+done
+printf '\n%d passed, %d failed\n' "$passed" "$failed"
+((failed == 0))
