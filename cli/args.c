@@ -110,7 +110,7 @@ static int report_choice(const arg_option *option, const char *text)
     char list[128] = "";
     for (int i = 0; option->choices[i]; i++)
         snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s",
-                 i == 0                  ? ""
+                 i == 0                   ? ""
                  : option->choices[i + 1] ? ", "
                                           : " or ",
                  option->choices[i]);
@@ -124,7 +124,7 @@ static int read_value(const arg_option *option, const char *text)
     case ARG_FLAG: *(bool *)option->target = true; return ARGS_RUN;
     case ARG_TEXT:
         *(const char **)option->target = text;
-        return *text ? ARGS_RUN : report(EXIT_USAGE, "--%s '': expected %s", option->name, option->metavar);
+        return *text ? ARGS_RUN : report(EXIT_USAGE, "--%s '': expected a value", option->name);
     case ARG_INTEGER: {
         int64_t *value = option->target;
         if (read_integer(text, text + strlen(text), value) && *value >= option->min && *value <= option->max)
@@ -136,8 +136,7 @@ static int read_value(const arg_option *option, const char *text)
         return read_real(text, option->target)
                    ? ARGS_RUN
                    : report(EXIT_USAGE, "--%s '%s': expected a finite number", option->name, text);
-    case ARG_CHOICE:
-        return read_choice(text, option->choices, option->target) ? ARGS_RUN : report_choice(option, text);
+    case ARG_CHOICE: return read_choice(text, option->choices, option->target) ? ARGS_RUN : report_choice(option, text);
     case ARG_SHAPE:
         return read_shape(text, option->target)
                    ? ARGS_RUN

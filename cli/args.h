@@ -6,7 +6,8 @@
  *         {.name = "length", .kind = ARG_INTEGER, .metavar = "N", .help = "tokens", .required = true,
  *          .target = &length, .min = 1, .max = 1000},
  *     };
- *     const arg_command command = {"show", "Draw a pattern.", options, 1, NULL, "ringattn show --length 64"};
+ *     const arg_command command = {.verb = "show", .summary = "Draw a pattern.", .options = options,
+ *                                  .option_count = 1, .example = "ringattn show --length 64"};
  *     int code = args_parse(&command, argc, argv);
  *     if (code != ARGS_RUN)
  *         return code;
@@ -54,7 +55,7 @@ typedef struct arg_command {
 
 enum { ARGS_MAX_OPTIONS = 24, ARGS_RUN = -1 };
 
-/* argv[0] is the verb. ARGS_RUN when the targets are set, else the exit code: help was asked for, or usage was wrong. */
+/* argv[0] is the verb. ARGS_RUN when the targets are set, else the exit code: of asking for help, or of wrong usage. */
 int args_parse(const arg_command *command, int argc, char **argv);
 
 #endif

@@ -9,18 +9,40 @@ void attention_files_options(attention_files *files, arg_option options[ATTENTIO
     static const char *const LAYOUTS[] = {"bshd", "bhsd", NULL};
     *files = (attention_files){.pattern = "full", .scale = RA_SCALE_DEFAULT, .layout = RA_BSHD};
     const arg_option table[ATTENTION_OPTIONS] = {
-        {.name = "query", .kind = ARG_TEXT, .metavar = "FILE", .required = true, .target = &files->query_path,
+        {.name = "query",
+         .kind = ARG_TEXT,
+         .metavar = "FILE",
+         .required = true,
+         .target = &files->query_path,
          .help = "queries: .npy, float32 or float16, 4-D, or 3-D for a batch of 1"},
-        {.name = "key", .kind = ARG_TEXT, .metavar = "FILE", .required = true, .target = &files->key_path,
+        {.name = "key",
+         .kind = ARG_TEXT,
+         .metavar = "FILE",
+         .required = true,
+         .target = &files->key_path,
          .help = "keys: their heads must divide the query's"},
-        {.name = "value", .kind = ARG_TEXT, .metavar = "FILE", .required = true, .target = &files->value_path,
+        {.name = "value",
+         .kind = ARG_TEXT,
+         .metavar = "FILE",
+         .required = true,
+         .target = &files->value_path,
          .help = "values: length and heads as the keys, any dim"},
-        {.name = "pattern", .kind = ARG_TEXT, .metavar = "P", .target = &files->pattern,
+        {.name = "pattern",
+         .kind = ARG_TEXT,
+         .metavar = "P",
+         .target = &files->pattern,
          .help = "which keys a query sees (default full); terms joined with '+' all apply:\n"
                  "full, causal, window:LEFT,RIGHT, documents:LEN,LEN,..., documents:@FILE.npy"},
-        {.name = "scale", .kind = ARG_REAL, .metavar = "X", .target = &files->scale,
+        {.name = "scale",
+         .kind = ARG_REAL,
+         .metavar = "X",
+         .target = &files->scale,
          .help = "factor of the scores (default 1/sqrt(head dim))"},
-        {.name = "layout", .kind = ARG_CHOICE, .metavar = "NAME", .target = &files->layout, .choices = LAYOUTS,
+        {.name = "layout",
+         .kind = ARG_CHOICE,
+         .metavar = "NAME",
+         .target = &files->layout,
+         .choices = LAYOUTS,
          .help = "axes of all tensors: bshd (default) is [batch, seq, heads, dim],\n"
                  "bhsd is [batch, heads, seq, dim]"},
     };
@@ -52,8 +74,13 @@ int attention_files_open(attention_files *files, ra_problem *problem)
         return report_disagreement(&files->query, &files->key, "head dim");
     if (v->batch != k->batch || v->seq != k->seq || v->heads != k->heads)
         return report_disagreement(&files->key, &files->value, "batch, length or heads");
-    *problem = (ra_problem){sizeof *problem, q->batch, q->seq,       k->seq,        q->heads,
-                            k->heads,        q->dim,   v->dim, files->scale, files->pattern};
+    *problem = (ra_problem)RA_PROBLEM_INIT;
+    problem->batch = q->batch;
+    problem->q_len = q->seq, problem->kv_len = k->seq;
+    problem->heads = q->heads, problem->kv_heads = k->heads;
+    problem->head_dim = q->dim, problem->value_dim = v->dim;
+    problem->scale = files->scale;
+    problem->pattern = files->pattern;
     return EXIT_OK;
 }
 

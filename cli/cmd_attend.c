@@ -18,7 +18,7 @@ typedef struct attend_job {
     ra_plan *plan;
     progress bar;
     tensor_file output, lse;
-    output_file stats; /* open only when the statistics go to a file */
+    output_file stats; /* open only when statistics are asked for */
 } attend_job;
 
 static const char *const KERNELS[] = {"generic", "avx2", "avx512", NULL};
@@ -28,27 +28,46 @@ static int parse(attend_job *job, int argc, char **argv)
 {
     arg_option options[ATTENTION_OPTIONS + 5];
     const arg_option own[] = {
-        {.name = "output", .kind = ARG_TEXT, .metavar = "FILE", .required = true, .target = &job->output_path,
+        {.name = "output",
+         .kind = ARG_TEXT,
+         .metavar = "FILE",
+         .required = true,
+         .target = &job->output_path,
          .help = "result: .npy in the query's dtype, layout and number of axes"},
-        {.name = "lse", .kind = ARG_TEXT, .metavar = "FILE", .target = &job->lse_path,
+        {.name = "lse",
+         .kind = ARG_TEXT,
+         .metavar = "FILE",
+         .target = &job->lse_path,
          .help = "log-sum-exp of the scaled scores: .npy, float32 [batch, heads, q_len]"},
-        {.name = "threads", .kind = ARG_INTEGER, .metavar = "N", .target = &job->threads, .min = 1, .max = 4096,
+        {.name = "threads",
+         .kind = ARG_INTEGER,
+         .metavar = "N",
+         .target = &job->threads,
+         .min = 1,
+         .max = 4096,
          .help = "threads (default: the cores this process may use)"},
-        {.name = "kernel", .kind = ARG_CHOICE, .metavar = "NAME", .target = &job->kernel, .choices = KERNELS,
+        {.name = "kernel",
+         .kind = ARG_CHOICE,
+         .metavar = "NAME",
+         .target = &job->kernel,
+         .choices = KERNELS,
          .help = "generic, avx2 or avx512 (default: the fastest here, or what RA_KERNEL says)"},
-        {.name = "stats", .kind = ARG_TEXT, .metavar = "FILE", .target = &job->stats_path,
+        {.name = "stats",
+         .kind = ARG_TEXT,
+         .metavar = "FILE",
+         .target = &job->stats_path,
          .help = "statistics of the run as JSON; - means standard output"},
     };
     *job = (attend_job){.kernel = -1};
     attention_files_options(&job->inputs, options);
     memcpy(options + ATTENTION_OPTIONS, own, sizeof own);
     const arg_command command = {
-        "attend",
-        "Exact softmax attention of the queries over the keys and values, from and to .npy files.",
-        options,
-        sizeof options / sizeof *options,
-        "The output files appear when everything has succeeded, and not before.",
-        "ringattn attend --query q.npy --key k.npy --value v.npy --output o.npy --pattern causal",
+        .verb = "attend",
+        .summary = "Exact softmax attention of the queries over the keys and values, from and to .npy files.",
+        .options = options,
+        .option_count = sizeof options / sizeof *options,
+        .notes = "The output files appear when everything has succeeded, and not before.",
+        .example = "ringattn attend --query q.npy --key k.npy --value v.npy --output o.npy --pattern causal",
     };
     return args_parse(&command, argc, argv);
 }
@@ -64,8 +83,8 @@ static int check_paths(const attend_job *job)
     for (int written = INPUTS; written < FILES; written++)
         for (int other = 0; other < written; other++)
             if (same_file(files[written].path, files[other].path))
-                return report(EXIT_USAGE, "--%s %s: the same file as --%s", files[written].option,
-                              files[written].path, files[other].option);
+                return report(EXIT_USAGE, "--%s %s: the same file as --%s", files[written].option, files[written].path,
+                              files[other].option);
     return EXIT_OK;
 }
 
@@ -87,7 +106,7 @@ static int create_outputs(attend_job *job)
                                   query->tensor.dtype, p->batch, p->q_len, p->heads, p->value_dim);
     if (!code)
         code = tensor_file_create(&job->lse, job->lse_path, AXES_BHS, 3, RA_F32, p->batch, p->q_len, p->heads, 1);
-    if (!code && job->stats_path && strcmp(job->stats_path, "-") != 0)
+    if (!code && job->stats_path)
         code = output_file_open(&job->stats, job->stats_path);
     return code;
 }
@@ -108,10 +127,19 @@ static int compute(attend_job *job, ra_stats *stats)
     double pair_gflop = info.pairs_visible > 0 ? 1e-9 * info.flops / info.pairs_visible : 0;
     progress_start(&job->bar, "attend", "Gflop/s", pair_gflop);
     const attention_files *in = &job->inputs;
-    ra_status status = ra_forward(job->plan, &in->query.tensor, &in->key.tensor, &in->value.tensor,
-                                  &job->output.tensor, job->lse_path ? &job->lse.tensor : NULL, stats);
+    ra_status status = ra_forward(job->plan, &in->query.tensor, &in->key.tensor, &in->value.tensor, &job->output.tensor,
+                                  job->lse_path ? &job->lse.tensor : NULL, stats);
     progress_end(&job->bar);
     return status ? report_failure(status) : EXIT_OK;
+}
+
+static int write_stats(attend_job *job, const ra_stats *stats, double started)
+{
+    run_record record = {&job->problem, stats, job->output.tensor.dtype, (ra_layout)job->inputs.layout,
+                         progress_clock() - started};
+    if (stats_json_write(&record, job->stats.stream))
+        return report(EXIT_WORK, "%s: cannot write the statistics", job->stats.path);
+    return output_file_finish(&job->stats);
 }
 
 /* Everything is written under temporary names first; then the names change, which is quick and hardly fails. */
@@ -120,20 +148,14 @@ static int deliver(attend_job *job, const ra_stats *stats, double started)
     int code = tensor_file_save(&job->output);
     if (!code)
         code = tensor_file_save(&job->lse);
-    run_record record = {&job->problem, stats, job->output.tensor.dtype, (ra_layout)job->inputs.layout,
-                         progress_clock() - started};
-    if (!code && job->stats.stream)
-        code = stats_json_write(&record, job->stats.stream)
-                   ? report(EXIT_WORK, "%s: cannot write the statistics", job->stats_path)
-                   : output_file_finish(&job->stats);
+    if (!code && job->stats_path)
+        code = write_stats(job, stats, started);
     if (!code)
         code = tensor_file_commit(&job->output);
     if (!code)
         code = tensor_file_commit(&job->lse);
-    if (!code && job->stats.stream)
-        return output_file_commit(&job->stats);
-    if (!code && job->stats_path && stats_json_write(&record, stdout))
-        code = report(EXIT_WORK, "standard output: cannot write the statistics");
+    if (!code && job->stats_path)
+        code = output_file_commit(&job->stats);
     return code;
 }
 

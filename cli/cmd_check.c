@@ -14,7 +14,7 @@ typedef struct check_job {
     attention_files inputs;
     const char *output_path, *lse_path;
     int64_t rows;
-    double tolerance;
+    double tolerance; /* NAN: not given */
 
     ra_problem problem;
     ra_plan *plan;
@@ -31,26 +31,41 @@ static int parse(check_job *job, int argc, char **argv)
 {
     arg_option options[ATTENTION_OPTIONS + 4];
     const arg_option own[] = {
-        {.name = "output", .kind = ARG_TEXT, .metavar = "FILE", .required = true, .target = &job->output_path,
+        {.name = "output",
+         .kind = ARG_TEXT,
+         .metavar = "FILE",
+         .required = true,
+         .target = &job->output_path,
          .help = "the result to check"},
-        {.name = "lse", .kind = ARG_TEXT, .metavar = "FILE", .target = &job->lse_path,
+        {.name = "lse",
+         .kind = ARG_TEXT,
+         .metavar = "FILE",
+         .target = &job->lse_path,
          .help = "its log-sum-exp, to be checked too"},
-        {.name = "rows", .kind = ARG_INTEGER, .metavar = "N", .target = &job->rows, .min = 1, .max = INT64_MAX,
+        {.name = "rows",
+         .kind = ARG_INTEGER,
+         .metavar = "N",
+         .target = &job->rows,
+         .min = 1,
+         .max = INT64_MAX,
          .help = "rows to recompute, spread over batch, heads and queries (default 64)"},
-        {.name = "tolerance", .kind = ARG_REAL, .metavar = "X", .target = &job->tolerance,
-         .help = "largest error allowed, beyond the rounding of the stored value (default 2e-6);\n"
-                 "the log-sum-exp may be off by ten times that"},
+        {.name = "tolerance",
+         .kind = ARG_REAL,
+         .metavar = "X",
+         .target = &job->tolerance,
+         .help = "largest error of the output, beyond the rounding of the stored value (default 2e-6,\n"
+                 "from head dim 256 on 2e-6 sqrt(dim / 256)); a log-sum-exp may be off by 2e-5"},
     };
-    *job = (check_job){.rows = 64, .tolerance = OUTPUT_TOLERANCE};
+    *job = (check_job){.rows = 64, .tolerance = NAN};
     attention_files_options(&job->inputs, options);
     memcpy(options + ATTENTION_OPTIONS, own, sizeof own);
     const arg_command command = {
-        "check",
-        "Recompute sampled rows of a result in double precision and report the largest error.",
-        options,
-        sizeof options / sizeof *options,
-        "The default tolerance is for inputs of unit variance. Exit code 1: a row is out of tolerance.",
-        "ringattn check --query q.npy --key k.npy --value v.npy --output o.npy --pattern causal",
+        .verb = "check",
+        .summary = "Recompute sampled rows of a result in double precision and report the largest error.",
+        .options = options,
+        .option_count = sizeof options / sizeof *options,
+        .notes = "The default tolerance is for inputs of unit variance. Exit code 1: a row is out of tolerance.",
+        .example = "ringattn check --query q.npy --key k.npy --value v.npy --output o.npy --pattern causal",
     };
     return args_parse(&command, argc, argv);
 }
@@ -71,8 +86,8 @@ static int open_results(check_job *job)
         if (results[i]->path &&
             (t->batch != p->batch || t->seq != p->q_len || t->heads != p->heads || t->dim != dims[i]))
             return report(EXIT_USAGE, "%s: expected batch %lld, length %lld, heads %lld, dim %lld",
-                          tensor_file_describe(results[i], text, sizeof text), (long long)p->batch,
-                          (long long)p->q_len, (long long)p->heads, (long long)dims[i]);
+                          tensor_file_describe(results[i], text, sizeof text), (long long)p->batch, (long long)p->q_len,
+                          (long long)p->heads, (long long)dims[i]);
     }
     return EXIT_OK;
 }
@@ -117,13 +132,13 @@ static ra_status compare_rows(check_job *job, int64_t rows, int64_t total, doubl
         int64_t at = sample(i, rows, total);
         int64_t query = at % p->q_len, head = at / p->q_len % p->heads, batch = at / p->q_len / p->heads;
         double expected_lse;
-        status = ra_reference_row(job->plan, &in->query.tensor, &in->key.tensor, &in->value.tensor, batch, head,
-                                  query, row, &expected_lse);
+        status = ra_reference_row(job->plan, &in->query.tensor, &in->key.tensor, &in->value.tensor, batch, head, query,
+                                  row, &expected_lse);
         for (int64_t d = 0; d < p->value_dim && !status; d++)
-            keep_worst(output,
-                       distance(ra_tensor_get(&job->output.tensor, batch, query, head, d), row[d],
-                                job->output.tensor.dtype),
-                       batch, head, query);
+            keep_worst(
+                output,
+                distance(ra_tensor_get(&job->output.tensor, batch, query, head, d), row[d], job->output.tensor.dtype),
+                batch, head, query);
         if (!status && job->lse_path)
             keep_worst(lse, distance(ra_tensor_get(&job->lse.tensor, batch, query, head, 0), expected_lse, RA_F32),
                        batch, head, query);
@@ -139,8 +154,7 @@ static bool print_worst(const char *what, const worst *w, double tolerance)
     bool ok = w->distance <= tolerance;
     printf("%s: largest error %.2e, tolerance %.2e: %s", what, w->distance, tolerance, ok ? "ok" : "FAILED");
     if (!ok)
-        printf(" at batch %lld, head %lld, query %lld", (long long)w->batch, (long long)w->head,
-               (long long)w->query);
+        printf(" at batch %lld, head %lld, query %lld", (long long)w->batch, (long long)w->head, (long long)w->query);
     putchar('\n');
     return ok;
 }
@@ -158,9 +172,9 @@ static int check_rows(check_job *job)
     if (status)
         return report_failure(status);
     printf("%lld of %lld rows recomputed\n", (long long)rows, (long long)total);
-    bool ok = print_worst("output", &output, job->tolerance);
+    bool ok = print_worst("output", &output, isnan(job->tolerance) ? output_tolerance(p->head_dim) : job->tolerance);
     if (job->lse_path)
-        ok &= print_worst("lse", &lse, LSE_TOLERANCE / OUTPUT_TOLERANCE * job->tolerance);
+        ok &= print_worst("lse", &lse, LSE_TOLERANCE);
     return ok ? EXIT_OK : EXIT_WORK;
 }
 

@@ -22,18 +22,23 @@ static void print_bytes(const char *name, int64_t bytes)
 
 static void print_kernels(const ra_system_info *info)
 {
+    const char *separator = "";
     printf("%-18s", "kernels");
     for (int id = RA_KERNEL_GENERIC; ra_kernel_name((ra_kernel_id)id); id++)
-        if (ra_kernel_available((ra_kernel_id)id))
-            printf("%s%s ", ra_kernel_name((ra_kernel_id)id), (int)info->kernel == id ? " (chosen)" : "");
+        if (ra_kernel_available((ra_kernel_id)id)) {
+            printf("%s%s%s", separator, ra_kernel_name((ra_kernel_id)id), (int)info->kernel == id ? " (chosen)" : "");
+            separator = ", ";
+        }
     putchar('\n');
 }
 
 int cmd_info(int argc, char **argv)
 {
     const arg_command command = {
-        "info", "Version, processor, instruction sets, threads, caches and what is built in.", NULL, 0, NULL,
-        "ringattn info"};
+        .verb = "info",
+        .summary = "Version, processor, instruction sets, threads, caches and what is built in.",
+        .example = "ringattn info",
+    };
     int code = args_parse(&command, argc, argv);
     if (code != ARGS_RUN)
         return code;

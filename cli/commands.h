@@ -3,6 +3,7 @@
 #define CLI_COMMANDS_H
 
 int cmd_attend(int argc, char **argv);
+int cmd_bench(int argc, char **argv);
 int cmd_check(int argc, char **argv);
 int cmd_generate(int argc, char **argv);
 int cmd_info(int argc, char **argv);

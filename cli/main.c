@@ -2,9 +2,6 @@
 #include "commands.h"
 #include "interrupt.h"
 #include "report.h"
-#ifdef RINGATTN_BENCH
-#include "bench.h"
-#endif
 
 #include <errno.h>
 #include <locale.h>
@@ -22,9 +19,7 @@ static const struct {
     {"show", cmd_show, "a pattern as a picture"},
     {"generate", cmd_generate, "made-up tensors"},
     {"info", cmd_info, "version, processor, what is built in"},
-#ifdef RINGATTN_BENCH
     {"bench", cmd_bench, "measure speed against the peak of this machine"},
-#endif
 };
 enum { COMMAND_COUNT = sizeof COMMANDS / sizeof *COMMANDS };
 
@@ -63,7 +58,7 @@ int main(int argc, char **argv)
     setlocale(LC_CTYPE, "");
     interrupt_install();
     int code = dispatch(argc, argv);
-    if (fflush(stdout) != 0 || ferror(stdout))
-        return report(code ? code : EXIT_WORK, "standard output: cannot write: %s", strerror(errno));
+    if (!code && (fflush(stdout) != 0 || ferror(stdout)))
+        return report(EXIT_WORK, "standard output: cannot write: %s", strerror(errno));
     return code;
 }

@@ -18,6 +18,10 @@ int output_file_open(output_file *file, const char *path)
     struct stat existing;
     bool exists = stat(path, &existing) == 0;
     *file = (output_file){.path = path};
+    if (strcmp(path, "-") == 0) {
+        *file = (output_file){.path = "standard output", .stream = stdout};
+        return EXIT_OK;
+    }
     if (exists && S_ISDIR(existing.st_mode)) {
         errno = EISDIR;
         return report_errno(path, "create", EXIT_USAGE);
@@ -51,11 +55,10 @@ int output_file_commit(output_file *file)
 
 void output_file_close(output_file *file)
 {
-    if (file->stream) {
+    if (file->stream && file->temporary)
+        unlink(file->temporary);
+    if (file->stream && file->stream != stdout)
         fclose(file->stream);
-        if (file->temporary)
-            unlink(file->temporary);
-    }
     free(file->temporary);
     *file = (output_file){0};
 }

@@ -7,11 +7,11 @@
 
 typedef struct output_file {
     const char *path; /* NULL: not open */
-    char *temporary;  /* NULL: the path is a device or a pipe, written directly */
+    char *temporary;  /* NULL: standard output, a device or a pipe, written directly */
     FILE *stream;
 } output_file;
 
-/* Opens a stream to write to: the place to find out that the path cannot be written. */
+/* Opens a stream to write to, standard output for "-": the place to find out that the path cannot be written. */
 int output_file_open(output_file *file, const char *path);
 
 /* Everything has been written: get it to the disk. Then put it in place. */

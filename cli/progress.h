@@ -1,4 +1,4 @@
-/* A bar with rate and time left, on standard error and only when that is a terminal; and the place to ask for a stop. */
+/* A bar with rate and time left, on standard error and only when that is a terminal; and the way to stop the work. */
 #ifndef CLI_PROGRESS_H
 #define CLI_PROGRESS_H
 

@@ -54,11 +54,11 @@ int stats_json_write(const run_record *record, FILE *stream)
     const ra_stats *s = record->stats;
     double gflops = s->seconds_compute > 0 ? 1e-9 * s->flops / s->seconds_compute : 0;
     /* 'o' takes the reference, also when packing fails; a NULL part makes it fail. */
-    json_t *root = json_pack("{s:o, s:o, s:{s:f, s:f}, s:o, s:f, s:o, s:o, s:o, s:o}", "problem",
-                             problem_object(record), "run", run_object(s), "seconds", "compute", s->seconds_compute,
-                             "total", record->seconds_total, "flops", count(s->flops), "gflops", gflops, "tiles",
-                             count(s->tiles), "pairs_visible", count(s->pairs_visible), "pairs_worked",
-                             count(s->pairs_worked), "memory", memory_object(s));
+    json_t *root =
+        json_pack("{s:o, s:o, s:{s:f, s:f}, s:o, s:f, s:o, s:o, s:o, s:o}", "problem", problem_object(record), "run",
+                  run_object(s), "seconds", "compute", s->seconds_compute, "total", record->seconds_total, "flops",
+                  count(s->flops), "gflops", gflops, "tiles", count(s->tiles), "pairs_visible", count(s->pairs_visible),
+                  "pairs_worked", count(s->pairs_worked), "memory", memory_object(s));
     int failed = !root || json_dumpf(root, stream, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) || fputc('\n', stream) < 0;
     json_decref(root);
     return failed ? -1 : 0;

@@ -32,8 +32,7 @@ int tensor_file_open(tensor_file *file, const char *path, tensor_axes axes)
                       axes == AXES_BHS ? "float32" : "float32 or float16");
     if (info.dims != 3 && (info.dims != 4 || axes == AXES_BHS))
         return report(EXIT_USAGE, "%s: %d dimensions: expected %s", path, info.dims,
-                      axes == AXES_BHS ? "[batch, heads, seq]"
-                                       : "4, or 3 for a batch of 1");
+                      axes == AXES_BHS ? "[batch, heads, seq]" : "4, or 3 for a batch of 1");
     if (info.count == 0)
         return report(EXIT_USAGE, "%s: has no elements", path);
     file->dims = info.dims;

@@ -1,6 +1,6 @@
 /*
- * A tensor with a .npy file behind it. Opening and creating look at files only; memory is taken by a call of its own, so
- * that everything that can be refused is refused before the work. Functions return an exit code and report.
+ * A tensor with a .npy file behind it. Opening and creating look at files only; memory is taken by a call of its own,
+ * so that everything that can be refused is refused before the work. Functions return an exit code and report.
  */
 #ifndef CLI_TENSOR_FILE_H
 #define CLI_TENSOR_FILE_H

@@ -1,5 +1,4 @@
 # Sourced by ./dev and the scripts beside this one. The build configurations, one folder each, and the list of sources.
-# shellcheck shell=bash
 
 folder_of() {
     if [[ $1 == gcc ]]; then echo build; else echo "build/$1"; fi
@@ -22,15 +21,15 @@ configure() {
         return 1
         ;;
     esac
-    cmake -S . -B "$(folder_of "$name")" -G Ninja --log-level=WARNING \
+    cmake -S . -B "$(folder_of "$name")" -G Ninja --log-level=WARNING --no-warn-unused-cli \
         -DCMAKE_C_COMPILER="$compiler" -DCMAKE_CXX_COMPILER="${compiler/%gcc/g}++" \
         -DCMAKE_BUILD_TYPE="$type" -DCMAKE_C_FLAGS="$flags" -DCMAKE_CXX_FLAGS="$flags" \
         -DCMAKE_EXPORT_COMPILE_COMMANDS=ON "$@" >/dev/null
 }
 
-# build NAME [CMAKE OPTIONS]
+# build NAME [CMAKE OPTIONS]: silent when all is well
 build() {
-    configure "$@" && cmake --build "$(folder_of "$1")" -- --quiet
+    configure "$@" && cmake --build "$(folder_of "$1")" -- --quiet | sed '/^ninja: no work to do\.$/d'
 }
 
 # Every C and C++ file of the project, separated by zero bytes.

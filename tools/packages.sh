@@ -1,5 +1,4 @@
 # Sourced by ./dev. Installs what a job needs, by Debian package name; costs nothing when everything is there.
-# shellcheck shell=bash disable=SC2034 # the lists are read by name
 
 packages_build=(gcc libc6-dev cmake ninja-build pkg-config libjansson-dev libpng-dev)
 packages_test=(g++ clang libomp-dev libclang-rt-dev llvm libcmocka-dev libsimde-dev)

@@ -32,7 +32,7 @@ suite() {
     step "build" build "$configuration" -DRINGATTN_TESTS=ON || return
     # Tests start more threads than there are cores: those that wait should sleep, not spin.
     OMP_WAIT_POLICY=passive ctest --test-dir "$(folder_of "$configuration")" --output-on-failure --no-tests=error \
-        -j "$(nproc)" "$@" 2>&1 | tee "$log"
+        --timeout 600 -j "$(nproc)" "$@" 2>&1 | tee "$log"
     read -r bad total < <(sed -nE 's/.*tests passed, ([0-9]+) tests? failed out of ([0-9]+)$/\1 \2/p' "$log")
     if [[ -n $total ]]; then
         passed=$((passed + total - bad)) failed=$((failed + bad))

@@ -31,12 +31,34 @@ static void take_block(const ra_run *run, tile_memory *m, int64_t batch, int64_t
     m->call.key_rows = block->rows;
     m->call.key = key.data;
     m->call.key_stride = key.row_stride;
-    if (key.dtype != RA_F32 || key.dim_stride != 1) {
+    if (key.dtype != RA_F32 || key.dim_stride != 1 || key.row_stride != m->call.head_dim) {
         run->kernel->pack_rows(&key, block->rows, m->call.head_dim, m->key);
         m->call.key = m->key;
         m->call.key_stride = m->call.head_dim;
     }
     m->call.guard = !run->kernel->pack_value(&value, block->rows, m->call.value_dim, m->staging, m->value);
+}
+
+/* Ask for the rows from `begin` to `end` of a block that comes later, while this one is worked. */
+static void fetch_rows(const ra_tensor *t, int64_t batch, int64_t seq, int64_t head, int64_t begin, int64_t end)
+{
+    enum { LINE = 64 };
+    int64_t bytes = t->dim * (int64_t)ra_dtype_size(t->dtype);
+    for (int64_t row = begin; row < end; row++) {
+        const char *at = ra_rows_at(t, batch, seq + row, head).data;
+        for (int64_t i = 0; i < bytes; i += LINE)
+            __builtin_prefetch(at + i, 0, 2);
+    }
+}
+
+/* The share of group `group` in fetching the block after `block`. */
+static void fetch_share(const ra_run *run, const ra_tiles *tiles, int64_t batch, int64_t head, const ra_block *block,
+                        int group)
+{
+    int64_t first = block->first + RA_KEY_BLOCK, rows = ra_min(RA_KEY_BLOCK, tiles->end - first);
+    int64_t begin = rows * group / tiles->group_count, end = rows * (group + 1) / tiles->group_count;
+    fetch_rows(run->k, batch, first, head, begin, end);
+    fetch_rows(run->v, batch, first, head, begin, end);
 }
 
 /* One group against one block; returns the visible pairs. */
@@ -72,7 +94,7 @@ void ra_tile_task(ra_worker *w, int64_t task)
 
     /* The last queries first: with a causal pattern they see the most keys. */
     int64_t span = task % p->spans, rest = task / p->spans;
-    int64_t head = rest % p->heads, batch = rest / p->heads % p->batch;
+    int64_t head = rest % p->heads, kv_head = head / p->group_heads, batch = rest / p->heads % p->batch;
     int64_t tile = p->q_tiles - 1 - rest / p->heads / p->batch, first = tile * p->tile_rows;
     int rows = (int)ra_min(p->tile_rows, p->q_len - first);
 
@@ -94,9 +116,11 @@ void ra_tile_task(ra_worker *w, int64_t task)
     ra_block block;
     while (ra_tiles_next(&tiles, &block)) {
         double visible = 0;
-        take_block(run, &m, batch, head / p->group_heads, &block);
-        for (int g = 0; g < tiles.group_count; g++)
+        take_block(run, &m, batch, kv_head, &block);
+        for (int g = 0; g < tiles.group_count; g++) {
+            fetch_share(run, &tiles, batch, kv_head, &block, g);
             visible += work_tile(w, &m, &tiles, g, &block, state + g * p->unit_floats);
+        }
         if (ra_worker_done(w, visible))
             return;
     }

@@ -181,6 +181,15 @@ ra_status ra_array_create(const char *path, ra_dtype dtype, int dims, const int6
     return hand_over(create_and_size(a, dtype, dims, shape), a, array);
 }
 
+/* Arrays that were created, until they are committed, can be written. */
+static ra_status check_unfinished(const ra_array *a, const char *doing)
+{
+    if (a->writable && !a->committed)
+        return RA_OK;
+    return ra_fail(RA_ERROR_ARGUMENT, "%s: cannot %s: it was %s", a->path, doing,
+                   a->writable ? "committed already" : "opened for reading");
+}
+
 /* The new name must be on the disk too; a file system that cannot promise that is no reason to fail. */
 static void sync_directory(const char *path)
 {
@@ -206,9 +215,11 @@ static void sync_directory(const char *path)
 
 ra_status ra_array_commit(ra_array *a)
 {
-    if (!a->writable || a->committed)
-        return ra_fail(RA_ERROR_ARGUMENT, "%s: cannot commit: it was %s", a->path,
-                       a->writable ? "committed already" : "opened for reading");
+    if (!a)
+        return ra_fail(RA_ERROR_ARGUMENT, "array is NULL");
+    ra_status status = check_unfinished(a, "commit");
+    if (status)
+        return status;
     if (fsync(a->fd) != 0)
         return fail_errno(a->path, "write");
     if (rename(a->temporary, a->path) != 0)
@@ -222,17 +233,23 @@ ra_status ra_array_commit(ra_array *a)
 
 ra_status ra_array_describe(const ra_array *a, ra_array_info *info)
 {
-    if (!info || info->size < sizeof *info)
-        return ra_fail(RA_ERROR_ARGUMENT, "%s: the info struct is not set up with RA_ARRAY_INFO_INIT", a->path);
-    info->dtype = a->header.dtype;
-    info->dims = a->header.dims;
-    info->count = a->header.count;
-    memcpy(info->shape, a->header.shape, sizeof info->shape);
+    if (!a || !info)
+        return ra_fail(RA_ERROR_ARGUMENT, "%s is NULL", a ? "info" : "array");
+    if (info->size < sizeof info->size)
+        return ra_fail(RA_ERROR_ARGUMENT, "ra_array_info: size %zu: set the struct up with RA_ARRAY_INFO_INIT",
+                       info->size);
+    ra_array_info ours = {.size = info->size, .dtype = a->header.dtype, .dims = a->header.dims};
+    memcpy(ours.shape, a->header.shape, sizeof ours.shape);
+    ours.count = a->header.count;
+    /* A caller built with an older header has a shorter struct. */
+    memcpy(info, &ours, info->size < sizeof ours ? info->size : sizeof ours);
     return RA_OK;
 }
 
 static ra_status check_range(const ra_array *a, int64_t first, int64_t count)
 {
+    if (!a)
+        return ra_fail(RA_ERROR_ARGUMENT, "array is NULL");
     if (first < 0 || count < 0 || first > a->header.count || count > a->header.count - first)
         return ra_fail(RA_ERROR_ARGUMENT, "%s: elements [%lld, %lld + %lld) of %lld", a->path, (long long)first,
                        (long long)first, (long long)count, (long long)a->header.count);
@@ -241,17 +258,20 @@ static ra_status check_range(const ra_array *a, int64_t first, int64_t count)
 
 ra_status ra_array_read(ra_array *a, int64_t first, int64_t count, void *elements)
 {
-    int64_t size = (int64_t)ra_dtype_size(a->header.dtype);
     ra_status status = check_range(a, first, count);
-    return status ? status : read_bytes(a, a->header.data_at + first * size, count * size, elements);
+    if (status)
+        return status;
+    int64_t size = (int64_t)ra_dtype_size(a->header.dtype);
+    return read_bytes(a, a->header.data_at + first * size, count * size, elements);
 }
 
 ra_status ra_array_write(ra_array *a, int64_t first, int64_t count, const void *elements)
 {
-    int64_t size = (int64_t)ra_dtype_size(a->header.dtype);
     ra_status status = check_range(a, first, count);
-    if (!status && (!a->writable || a->committed))
-        status = ra_fail(RA_ERROR_ARGUMENT, "%s: cannot write: it was %s", a->path,
-                         a->writable ? "committed already" : "opened for reading");
-    return status ? status : write_bytes(a, a->header.data_at + first * size, count * size, elements);
+    if (!status)
+        status = check_unfinished(a, "write");
+    if (status)
+        return status;
+    int64_t size = (int64_t)ra_dtype_size(a->header.dtype);
+    return write_bytes(a, a->header.data_at + first * size, count * size, elements);
 }

@@ -65,8 +65,7 @@ static float minus_two_log(uint32_t word)
     return -2 * (2 * s * series + 0.69314718f * (float)exponent);
 }
 
-/* The point at `word` / 2^32 of a turn on the unit circle: the nearest quarter, and a Taylor series within pi/4 of it.
- */
+/* The point at `word` / 2^32 of a turn on the unit circle: the nearest quarter, and a series within pi/4 of it. */
 static void unit_circle(uint32_t word, float *cosine, float *sine)
 {
     uint32_t quarter = (word + 0x20000000U) >> 30;

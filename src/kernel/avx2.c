@@ -23,6 +23,12 @@ typedef __m256 mask;
 #define v_fma _mm256_fmadd_ps
 #define v_max _mm256_max_ps
 
+/* Written out because compilers fold the loads of a into several products, and then run out of load ports. */
+static inline __attribute__((always_inline)) void v_accumulate(vec *c, vec a, vec b)
+{
+    __asm__("vfmadd231ps %2, %1, %0" : "+x"(*c) : "x"(a), "x"(b));
+}
+
 static inline vec v_exponent(vec t)
 {
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_castps_si256(t), 23));

@@ -23,6 +23,11 @@ typedef __mmask16 mask;
 #define v_fma _mm512_fmadd_ps
 #define v_max _mm512_max_ps
 
+static inline void v_accumulate(vec *c, vec a, vec b)
+{
+    *c = _mm512_fmadd_ps(a, b, *c);
+}
+
 static inline vec v_exponent(vec t)
 {
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_castps_si512(t), 23));

@@ -22,7 +22,7 @@ typedef struct ra_tile_call {
     int64_t key_stride;
     int key_rows;       /* 1..RA_KEY_BLOCK */
     int begin, end;     /* keys to work: multiples of RA_KEY_UNIT, end may pass key_rows by less than a unit */
-    const float *value; /* panels [value_dim / 4, rounded up][RA_KEY_BLOCK][4], zero beyond key_rows */
+    const float *value; /* panels [value_dim / 4, rounded up][RA_KEY_BLOCK][4], zero from key_rows to `end` */
     int head_dim, value_dim;
     const int32_t *lo, *hi; /* NULL, or [lanes]: lane i sees keys lo[i] <= k < hi[i] */
     bool guard;             /* with lo and hi: some value is not finite, so 0 * value is not 0 */

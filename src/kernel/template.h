@@ -4,8 +4,9 @@
  *     KERNEL_NAME, KERNEL_ID, WIDTH (floats in a vector), VECTORS (vectors of queries in a group), TILE_GROUPS,
  *     TILE_BYTES, DECODE_QUERIES
  *     vec, mask; v_load, v_store (unaligned), v_set, v_add, v_sub, v_mul, v_div, v_fma(a, b, c) = a * b + c,
- *     v_max(a, b) (b when either is NaN), v_exponent(t): the low bits of t moved into the exponent field,
- *     v_in_range(key, lo, hi), v_above(a, b), v_select(mask, yes, no), v_load_f16, v_load_bf16
+ *     v_accumulate(&c, a, b): c = v_fma(a, b, c) of the inner loops, v_max(a, b) (b when either is NaN), v_exponent(t):
+ * the low bits of t moved into the exponent field, v_in_range(key, lo, hi), v_above(a, b), v_select(mask, yes, no),
+ * v_load_f16, v_load_bf16
  *
  * Queries are in the lanes: a group is LANES = WIDTH * VECTORS rows, keys and values are broadcast, and no reduction
  * ever crosses lanes in a tile. The register block is VECTORS x 4 accumulators in both products.
@@ -19,27 +20,42 @@
 
 #define LANES (WIDTH * VECTORS)
 #define INLINE static inline __attribute__((always_inline))
-/* How many keys ahead decoding asks for the rows it is going to read. */
-#define FETCH_LINE 64
+/* Steps of an inner loop written out: fewer instructions beside the products. */
+#define UNROLL 4
+/* Vectors of exponentials worked side by side. */
+#define CHAINS (2 * VECTORS)
 
 /*
- * exp2(x) for x <= 0, NaN for NaN, exactly 1 for 0, exactly 0 below -126.5.
+ * x = exp2(x) for x <= 0, NaN for NaN, exactly 1 for 0, exactly 0 below -126.5.
  * 2^f on [-1/2, 1/2] is 1 + f q(f), relative error 9.2e-8; adding `shift` rounds to an integer and leaves the biased
- * exponent in the low bits.
+ * exponent in the low bits. Several vectors go side by side, because one is a long chain of dependent operations.
  */
-INLINE vec exp2_nonpositive(vec x)
+INLINE void exp2_nonpositive(vec *x, int count)
 {
     const vec shift = v_set(0x1.8p23f + 127.0f);
-    x = v_max(v_set(-127.0f), x);
-    vec t = v_add(x, shift);
-    vec f = v_sub(x, v_sub(t, shift));
-    vec q = v_set(0x1.5bba14p-10f);
-    q = v_fma(q, f, v_set(0x1.3cea88p-7f));
-    q = v_fma(q, f, v_set(0x1.c6b752p-5f));
-    q = v_fma(q, f, v_set(0x1.ebf9bcp-3f));
-    q = v_fma(q, f, v_set(0x1.62e42ap-1f));
-    vec power = v_exponent(t);
-    return v_fma(v_mul(power, f), q, power);
+    vec f[CHAINS], q[CHAINS], power[CHAINS];
+    for (int i = 0; i < count; i++)
+        x[i] = v_max(v_set(-127.0f), x[i]);
+    for (int i = 0; i < count; i++)
+        power[i] = v_add(x[i], shift);
+    for (int i = 0; i < count; i++)
+        f[i] = v_sub(power[i], shift);
+    for (int i = 0; i < count; i++)
+        f[i] = v_sub(x[i], f[i]);
+    for (int i = 0; i < count; i++)
+        q[i] = v_fma(v_set(0x1.5bba14p-10f), f[i], v_set(0x1.3cea88p-7f));
+    for (int i = 0; i < count; i++)
+        q[i] = v_fma(q[i], f[i], v_set(0x1.c6b752p-5f));
+    for (int i = 0; i < count; i++)
+        q[i] = v_fma(q[i], f[i], v_set(0x1.ebf9bcp-3f));
+    for (int i = 0; i < count; i++)
+        q[i] = v_fma(q[i], f[i], v_set(0x1.62e42ap-1f));
+    for (int i = 0; i < count; i++)
+        power[i] = v_exponent(power[i]);
+    for (int i = 0; i < count; i++)
+        f[i] = v_mul(power[i], f[i]);
+    for (int i = 0; i < count; i++)
+        x[i] = v_fma(f[i], q[i], power[i]);
 }
 
 /* A maximum to subtract: -INFINITY (nothing seen yet) becomes 0, so that -inf - max stays -inf. */
@@ -101,7 +117,23 @@ static void pack_query(const ra_rows *src, int rows, int dim, float factor, floa
                 r < rows ? load_one(src, r * src->row_stride + d * src->dim_stride) * factor : 0.0f;
 }
 
-/* src [rows][dim] -> panels [ceil(dim / 4)][64][4] f32, zero elsewhere; true if every value is finite */
+typedef float quad __attribute__((vector_size(16)));
+
+/* keys x columns values, at most 4 x 4, to 4 x 4 padded with zeros; 0 * value shows whether they are finite. */
+INLINE quad pack_patch(const float *from, int64_t stride, int keys, int columns, float *to, quad poison)
+{
+    for (int j = 0; j < RA_KEY_UNIT; j++) {
+        quad values = {0};
+        if (j < keys)
+            memcpy(&values, from + j * stride, (size_t)columns * sizeof(float));
+        memcpy(to + (ptrdiff_t)j * RA_PANEL, &values, sizeof values);
+        poison += values * 0.0f;
+    }
+    return poison;
+}
+
+/* src [rows][dim] -> panels [ceil(dim / 4)][64][4] f32, zero up to a multiple of 4 keys and columns; true if every
+ * value is finite */
 static bool pack_value(const ra_rows *src, int rows, int dim, float *staging, float *dst)
 {
     const float *from = src->data;
@@ -111,30 +143,37 @@ static bool pack_value(const ra_rows *src, int rows, int dim, float *staging, fl
         from = staging;
         stride = dim;
     }
-    int panels = (dim + RA_PANEL - 1) / RA_PANEL, whole = dim / RA_PANEL;
-    enum { STEP = RA_KEY_BLOCK * RA_PANEL };
-    float poison[RA_PANEL] = {0}; /* becomes NaN as soon as one value is Inf or NaN */
-    for (int k = 0; k < rows; k++, from += stride) {
+    /* Four keys at a time: their rows are read from left to right, and a cache line of each panel is written whole. */
+    quad poison = {0}; /* becomes NaN as soon as one value is Inf or NaN */
+    for (int k = 0; k < rows; k += RA_KEY_UNIT) {
         float *to = dst + (ptrdiff_t)k * RA_PANEL;
-        for (int p = 0; p < whole; p++, to += STEP)
-            for (int j = 0; j < RA_PANEL; j++) {
-                float value = from[p * RA_PANEL + j];
-                to[j] = value;
-                poison[j] += value * 0.0f;
-            }
-        for (int j = 0; whole < panels && j < RA_PANEL; j++) {
-            float value = whole * RA_PANEL + j < dim ? from[whole * RA_PANEL + j] : 0.0f;
-            to[j] = value;
-            poison[j] += value * 0.0f;
-        }
+        int keys = rows - k < RA_KEY_UNIT ? rows - k : RA_KEY_UNIT, column = 0;
+        for (; keys == RA_KEY_UNIT && column + RA_PANEL <= dim; column += RA_PANEL, to += RA_KEY_BLOCK * RA_PANEL)
+            poison = pack_patch(from + k * stride + column, stride, RA_KEY_UNIT, RA_PANEL, to, poison);
+        for (; column < dim; column += RA_PANEL, to += RA_KEY_BLOCK * RA_PANEL)
+            poison = pack_patch(from + k * stride + column, stride, keys,
+                                dim - column < RA_PANEL ? dim - column : RA_PANEL, to, poison);
     }
-    for (int p = 0; rows < RA_KEY_BLOCK && p < panels; p++)
-        memset(dst + (ptrdiff_t)p * STEP + (ptrdiff_t)rows * RA_PANEL, 0,
-               (size_t)(RA_KEY_BLOCK - rows) * RA_PANEL * sizeof(float));
     return poison[0] + poison[1] + poison[2] + poison[3] == 0.0f;
 }
 
 /* ---- The tile -------------------------------------------------------------------------------------------------- */
+
+/* block[j][lane] += column[lane] * b_j: the whole arithmetic of both products. */
+INLINE void add_product(const float *column, float b0, float b1, float b2, float b3, vec block[4][VECTORS])
+{
+    const float b[4] = {b0, b1, b2, b3};
+    vec x[VECTORS];
+    for (int i = 0; i < VECTORS; i++)
+        x[i] = v_load(column + i * WIDTH);
+    for (int j = 0; j < 4; j++) {
+        vec broadcast = v_set(b[j]);
+        for (int i = 0; i < VECTORS; i++)
+            v_accumulate(&block[j][i], broadcast, x[i]);
+    }
+    /* Loads stay in their step: moved ahead, they need registers that the accumulators have. */
+    __asm__ volatile("" ::: "memory");
+}
 
 /* 1. scores[k][lane] = sum_d key[k][d] query[d][lane], masked with -inf; top[] = their maximum over the keys. */
 INLINE void tile_scores(const ra_tile_call *c, bool masked, vec top[VECTORS])
@@ -151,16 +190,15 @@ INLINE void tile_scores(const ra_tile_call *c, bool masked, vec top[VECTORS])
             for (int i = 0; i < VECTORS; i++)
                 s[j][i] = v_set(0.0f);
         const float *query = c->query;
-        for (ptrdiff_t d = 0; d < c->head_dim; d++, query += LANES) {
-            vec q[VECTORS];
-            for (int i = 0; i < VECTORS; i++)
-                q[i] = v_load(query + i * WIDTH);
-            for (int j = 0; j < RA_KEY_UNIT; j++) {
-                vec b = v_set(row[j][d]);
-                for (int i = 0; i < VECTORS; i++)
-                    s[j][i] = v_fma(b, q[i], s[j][i]);
-            }
+        ptrdiff_t d = 0;
+        const float *ahead = row[0] + RA_KEY_UNIT * c->key_stride;
+        for (; d + UNROLL <= c->head_dim; d += UNROLL, query += UNROLL * LANES) {
+            __builtin_prefetch(ahead + RA_KEY_UNIT * d, 0, 3);
+            for (int u = 0; u < UNROLL; u++)
+                add_product(query + u * LANES, row[0][d + u], row[1][d + u], row[2][d + u], row[3][d + u], s);
         }
+        for (; d < c->head_dim; d++, query += LANES)
+            add_product(query, row[0][d], row[1][d], row[2][d], row[3][d], s);
         float *scores = c->scores + (ptrdiff_t)k * LANES;
         for (int j = 0; j < RA_KEY_UNIT; j++)
             for (int i = 0; i < VECTORS; i++) {
@@ -180,21 +218,36 @@ INLINE void tile_softmax(const ra_tile_call *c, const vec top[VECTORS], vec alph
     for (int i = 0; i < VECTORS; i++) {
         vec old = v_load(c->state + i * WIDTH), max = v_max(top[i], old);
         reference[i] = finite_or_zero(max);
-        alpha[i] = exp2_nonpositive(v_sub(old, reference[i]));
+        alpha[i] = v_sub(old, reference[i]);
         v_store(c->state + i * WIDTH, max);
         sum[i] = v_set(0.0f);
     }
-    for (int k = c->begin; k < c->end; k++) {
+    exp2_nonpositive(alpha, VECTORS);
+    for (int k = c->begin; k < c->end; k += CHAINS / VECTORS) {
         float *scores = c->scores + (ptrdiff_t)k * LANES;
-        for (int i = 0; i < VECTORS; i++) {
-            vec p = exp2_nonpositive(v_sub(v_load(scores + i * WIDTH), reference[i]));
-            v_store(scores + i * WIDTH, p);
-            sum[i] = v_add(sum[i], p);
+        vec p[CHAINS];
+        for (int i = 0; i < CHAINS; i++)
+            p[i] = v_sub(v_load(scores + i * WIDTH), reference[i % VECTORS]);
+        exp2_nonpositive(p, CHAINS);
+        for (int i = 0; i < CHAINS; i++) {
+            v_store(scores + i * WIDTH, p[i]);
+            sum[i % VECTORS] = v_add(sum[i % VECTORS], p[i]);
         }
     }
     for (int i = 0; i < VECTORS; i++) {
         float *at = c->state + LANES + i * WIDTH;
         v_store(at, v_fma(v_load(at), alpha[i], sum[i]));
+    }
+}
+
+/* add_product for lanes that see key k alone: 0 * Inf would not be 0. */
+INLINE void add_guarded(const ra_tile_call *c, int k, const float *weight, const float *b, vec block[4][VECTORS])
+{
+    for (int i = 0; i < VECTORS; i++) {
+        mask seen = v_in_range(k, c->lo + i * WIDTH, c->hi + i * WIDTH);
+        vec x = v_load(weight + i * WIDTH);
+        for (int j = 0; j < 4; j++)
+            block[j][i] = v_select(seen, v_fma(v_set(b[j]), x, block[j][i]), block[j][i]);
     }
 }
 
@@ -208,19 +261,14 @@ INLINE void tile_values(const ra_tile_call *c, bool guarded, const vec alpha[VEC
         for (int j = 0; j < RA_PANEL; j++)
             for (int i = 0; i < VECTORS; i++)
                 a[j][i] = v_set(0.0f);
-        const float *weight = c->scores + (ptrdiff_t)c->begin * LANES;
-        for (ptrdiff_t k = c->begin; k < c->end; k++, weight += LANES) {
-            vec p[VECTORS];
-            for (int i = 0; i < VECTORS; i++)
-                p[i] = v_load(weight + i * WIDTH);
-            for (int j = 0; j < RA_PANEL; j++) {
-                vec b = v_set(panel[k * RA_PANEL + j]);
-                for (int i = 0; i < VECTORS; i++) {
-                    vec next = v_fma(b, p[i], a[j][i]);
-                    a[j][i] = guarded
-                                  ? v_select(v_in_range((int)k, c->lo + i * WIDTH, c->hi + i * WIDTH), next, a[j][i])
-                                  : next;
-                }
+        const float *weight = c->scores + (ptrdiff_t)c->begin * LANES, *b = panel + (ptrdiff_t)c->begin * RA_PANEL;
+        for (int k = c->begin; k < c->end; k += RA_KEY_UNIT) {
+            __builtin_prefetch(b + RA_KEY_BLOCK * RA_PANEL, 0, 3);
+            for (int u = 0; u < RA_KEY_UNIT; u++, weight += LANES, b += RA_PANEL) {
+                if (guarded)
+                    add_guarded(c, k + u, weight, b, a);
+                else
+                    add_product(weight, b[0], b[1], b[2], b[3], a);
             }
         }
         for (int j = 0; j < RA_PANEL; j++, acc += LANES)
@@ -251,8 +299,10 @@ static void merge_group(float *into, const float *from, int value_dim)
         float *max_at = into + i * WIDTH, *sum_at = into + LANES + i * WIDTH;
         vec old = v_load(max_at), other = v_load(from + i * WIDTH), max = v_max(old, other);
         vec reference = finite_or_zero(max);
-        scale_into[i] = exp2_nonpositive(v_sub(old, reference));
-        scale_from[i] = exp2_nonpositive(v_sub(other, reference));
+        scale_into[i] = v_sub(old, reference);
+        scale_from[i] = v_sub(other, reference);
+        exp2_nonpositive(&scale_into[i], 1);
+        exp2_nonpositive(&scale_from[i], 1);
         v_store(max_at, max);
         v_store(sum_at, v_fma(v_load(sum_at), scale_into[i], v_mul(v_load(from + LANES + i * WIDTH), scale_from[i])));
     }
@@ -291,7 +341,7 @@ static void finish_group(float *state, int rows, int value_dim, const ra_rows *o
 INLINE void fetch_row(const float *row, int floats)
 {
     const char *at = (const char *)row;
-    for (int i = 0; i < floats * (int)sizeof(float); i += FETCH_LINE)
+    for (int i = 0; i < floats * (int)sizeof(float); i += 64)
         __builtin_prefetch(at + i, 0, 2);
 }
 
@@ -302,6 +352,15 @@ INLINE float sum_lanes(vec v)
     for (int i = 0; i < WIDTH; i++)
         sum += lane[i];
     return sum;
+}
+
+INLINE float exp2_one(float x)
+{
+    float lane[WIDTH];
+    vec v = v_set(x);
+    exp2_nonpositive(&v, 1);
+    v_store(lane, v);
+    return lane[0];
 }
 
 /* query[dim] . row[j][dim] for RA_KEY_UNIT rows, two accumulators each to cover the latency. */
@@ -368,12 +427,11 @@ static void decode(const ra_decode_call *c)
     float old = c->state[0], max = old;
     for (int k = c->begin; k < c->end; k++)
         max = c->scores[k] > max ? c->scores[k] : max;
-    float reference = max > -INFINITY ? max : 0.0f, lane[WIDTH];
-    v_store(lane, exp2_nonpositive(v_set(old - reference)));
-    float alpha = lane[0];
+    float reference = max > -INFINITY ? max : 0.0f, alpha = exp2_one(old - reference);
     vec sum = v_set(0.0f);
     for (int k = 0; k < RA_KEY_BLOCK; k += WIDTH) {
-        vec p = exp2_nonpositive(v_sub(v_load(c->scores + k), v_set(reference)));
+        vec p = v_sub(v_load(c->scores + k), v_set(reference));
+        exp2_nonpositive(&p, 1);
         v_store(c->scores + k, p);
         sum = v_add(sum, p);
     }
@@ -396,11 +454,10 @@ static void decode(const ra_decode_call *c)
 static void merge_row(float *into, const float *from, int value_dim)
 {
     float max = into[0] > from[0] ? into[0] : from[0], reference = max > -INFINITY ? max : 0.0f;
-    float scale[WIDTH] = {into[0] - reference, from[0] - reference};
-    v_store(scale, exp2_nonpositive(v_load(scale)));
+    float scale_into = exp2_one(into[0] - reference), scale_from = exp2_one(from[0] - reference);
     into[0] = max;
     for (int i = 1; i < 2 + value_dim; i++)
-        into[i] = into[i] * scale[0] + from[i] * scale[1];
+        into[i] = into[i] * scale_into + from[i] * scale_from;
 }
 
 const ra_kernel KERNEL_NAME = {

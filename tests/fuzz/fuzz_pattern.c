@@ -5,7 +5,7 @@
 #include <string.h>
 
 /* The small problem: two blocks of keys, and positions below 0, as there are with more queries than keys. */
-enum { KEYS = 100, FIRST_POSITION = -8, ROWS = KEYS - FIRST_POSITION, LANES = 8, GROUPS = (ROWS + LANES - 1) / LANES };
+enum { KEYS = 100, FIRST_POSITION = -5, ROWS = KEYS - FIRST_POSITION, LANES = 8, GROUPS = (ROWS + LANES - 1) / LANES };
 
 /* Stands in for files: paths that begin with "no" cannot be read. */
 static ra_status load_lengths(const char *path, int64_t **lengths, int64_t *count)

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# run.sh CMAKE BUILD CC CXX VERSION: installs BUILD, moves the prefix, and builds programs against it in every way that
-# the package offers.
+# run.sh CMAKE GENERATOR BUILD CC CXX VERSION: installs BUILD, moves the prefix, and builds programs against it in every
+# way that the package offers.
 set -euo pipefail
 
-cmake=$1 build=$2 cc=$3 cxx=$4 version=$5
+cmake=$1 generator=$2 build=$3 cc=$4 cxx=$5 version=$6
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -30,8 +30,9 @@ if nm --dynamic --defined-only --format=posix "$shared" | grep -v '^ra_'; then
 fi
 
 echo "CMake: shared, static, C++"
-"$cmake" -S "$here/consumer" -B "$work/build" -DCMAKE_PREFIX_PATH="$prefix" -DWANTED_VERSION="$version" \
-    -DCMAKE_C_COMPILER="$cc" -DCMAKE_CXX_COMPILER="$cxx" >"$work/log" || fail "$(cat "$work/log")"
+"$cmake" -S "$here/consumer" -B "$work/build" -G "$generator" -DCMAKE_PREFIX_PATH="$prefix" \
+    -DWANTED_VERSION="$version" -DCMAKE_C_COMPILER="$cc" -DCMAKE_CXX_COMPILER="$cxx" >"$work/log" ||
+    fail "$(cat "$work/log")"
 "$cmake" --build "$work/build" >"$work/log" || fail "$(cat "$work/log")"
 for program in shared static cpp; do
     [[ $("$work/build/$program") == "$version" ]] || fail "the $program consumer failed"
@@ -44,6 +45,8 @@ read -ra flags < <(pkg-config --cflags --libs ringattn)
 "$cc" "$here/consumer/consumer.c" -o "$work/shared" "${flags[@]}" -Wl,-rpath,"${shared%/*}"
 [[ $("$work/shared") == "$version" ]] || fail "the shared pkg-config consumer failed"
 read -ra flags < <(pkg-config --static --cflags --libs ringattn)
-rm "${shared%.so}".so* # so that -lringattn can only mean the archive
+rm "$shared"* # now -lringattn can only mean the archive
 "$cc" "$here/consumer/consumer.c" -o "$work/static" "${flags[@]}"
-[[ $("$work/static") == "$version" ]] || fail "the static pkg-config consumer failed"
+for program in "$work/static" "$work/build/static" "$work/build/cpp"; do
+    [[ $("$program") == "$version" ]] || fail "$program failed without the shared library"
+done

@@ -204,32 +204,33 @@ static ra_status array_write(void)
 
 /* ---- Tests ----------------------------------------------------------------------------------------------------- */
 
-static void test_every_allocation(void **state)
+/* In this order: the first one leaves the file that the next two read. */
+static const struct scenario {
+    const char *name;
+    ra_status (*run)(void);
+} scenarios[] = {
+    {"array_write", array_write},   {"array_read", array_read},         {"documents_file", documents_file},
+    {"tile_forward", tile_forward}, {"decode_forward", decode_forward}, {"reference_row", reference_row},
+};
+enum { SCENARIOS = sizeof scenarios / sizeof *scenarios };
+
+static void test_scenario(void **state)
 {
-    static const struct {
-        const char *name;
-        ra_status (*run)(void);
-    } scenarios[] = {
-        {"array_write", array_write},   {"array_read", array_read},         {"documents_file", documents_file},
-        {"tile_forward", tile_forward}, {"decode_forward", decode_forward}, {"reference_row", reference_row},
-    };
-    (void)state;
-    ra_generate(RA_NORMAL, 1, 0, LONGEST * HEADS * DIM, tokens);
-    for (size_t i = 0; i < sizeof scenarios / sizeof *scenarios; i++) {
-        long allocations = fail_each(scenarios[i].run);
-        printf("%s: %ld allocations\n", scenarios[i].name, allocations);
-        assert_true(allocations > 0);
-    }
+    const struct scenario *scenario = *state;
+    long allocations = fail_each(scenario->run);
+    print_message("%s: each of %ld allocations\n", scenario->name, allocations);
+    assert_true(allocations > 0);
 }
 
-static int make_path(void **state)
+static int set_up(void **state)
 {
     (void)state;
+    ra_generate(RA_NORMAL, 1, 0, LONGEST * HEADS * DIM, tokens);
     snprintf(path, sizeof path, "/tmp/ringattn-allocation-%ld.npy", (long)getpid());
     return 0;
 }
 
-static int remove_path(void **state)
+static int tear_down(void **state)
 {
     (void)state;
     return unlink(path);
@@ -237,6 +238,8 @@ static int remove_path(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_allocation)};
-    return cmocka_run_group_tests(tests, make_path, remove_path);
+    struct CMUnitTest tests[SCENARIOS];
+    for (int i = 0; i < SCENARIOS; i++)
+        tests[i] = (struct CMUnitTest){scenarios[i].name, test_scenario, NULL, NULL, (void *)&scenarios[i]};
+    return cmocka_run_group_tests(tests, set_up, tear_down);
 }

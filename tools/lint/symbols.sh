@@ -7,7 +7,10 @@ source tools/builds.sh
 build gcc
 shared=$(nm --dynamic --defined-only --format=posix build/src/libringattn.so | cut -d ' ' -f 1)
 archive=$(nm --extern-only --defined-only --format=posix build/src/libringattn.a | sed -n 's/^\([^ ]*\) [A-Z] .*/\1/p')
-[[ $shared == *ra_forward* && $archive == *ra_forward* ]]
+if [[ $shared != *ra_forward* || $archive != *ra_forward* ]]; then
+    echo "nm does not find ra_forward: nothing was checked" >&2
+    exit 1
+fi
 if printf '%s\n%s\n' "$shared" "$archive" | grep -v '^ra_'; then
     echo "the symbols above do not begin with ra_" >&2
     exit 1

@@ -1,0 +1,241 @@
+/*
+ * ringattn bench kernel. Cases are interleaved round by round; every sample stands between two readings of the probes;
+ * every case is checked against the oracle on a few rows before it is timed.
+ */
+#include "bench.h"
+#include "naive.h"
+#include "sampling.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct bench_case {
+    const char *name;
+    int64_t q_len, kv_len, heads, kv_heads, dim;
+    const char *pattern;
+    ra_dtype dtype;
+    ra_kernel_id kernel; /* RA_KERNEL_AUTO: the machine's best */
+    int threads;         /* 0: the options' */
+    double goal;
+    enum { OF_PEAK, OF_BANDWIDTH, OF_NAIVE } yardstick;
+} bench_case;
+
+static const bench_case cases[] = {
+    {"8192 d64 full", 8192, 8192, 8, 8, 64, "full", RA_F32, RA_KERNEL_AUTO, 0, 0.82, OF_PEAK},
+    {"8192 d128 full", 8192, 8192, 8, 8, 128, "full", RA_F32, RA_KERNEL_AUTO, 0, 0.87, OF_PEAK},
+    {"8192 d64 causal", 8192, 8192, 8, 8, 64, "causal", RA_F32, RA_KERNEL_AUTO, 0, 0.80, OF_PEAK},
+    {"8192 d128 causal", 8192, 8192, 8, 8, 128, "causal", RA_F32, RA_KERNEL_AUTO, 0, 0.83, OF_PEAK},
+    {"1024 d64 full", 1024, 1024, 8, 8, 64, "full", RA_F32, RA_KERNEL_AUTO, 0, 0.75, OF_PEAK},
+    {"1024 d64 causal", 1024, 1024, 8, 8, 64, "causal", RA_F32, RA_KERNEL_AUTO, 0, 0.65, OF_PEAK},
+    {"8192 d64 full f16", 8192, 8192, 8, 8, 64, "full", RA_F16, RA_KERNEL_AUTO, 0, 0.77, OF_PEAK},
+    {"8192 d64 full bf16", 8192, 8192, 8, 8, 64, "full", RA_BF16, RA_KERNEL_AUTO, 0, 0.77, OF_PEAK},
+    {"8192 d64 full GQA 8:2", 8192, 8192, 8, 2, 64, "full", RA_F32, RA_KERNEL_AUTO, 0, 0.80, OF_PEAK},
+    {"8192 d64 full one head", 8192, 8192, 1, 1, 64, "full", RA_F32, RA_KERNEL_AUTO, 0, 0.80, OF_PEAK},
+    {"decode 131072 d128", 1, 131072, 8, 8, 128, "full", RA_F32, RA_KERNEL_AUTO, 0, 0.80, OF_BANDWIDTH},
+    {"avx2 8192 d64 full", 8192, 8192, 8, 8, 64, "full", RA_F32, RA_KERNEL_AVX2, 0, 0.80, OF_PEAK},
+    {"avx2 8192 d128 full", 8192, 8192, 8, 8, 128, "full", RA_F32, RA_KERNEL_AVX2, 0, 0.84, OF_PEAK},
+    {"generic 2048 d64 full", 2048, 2048, 1, 1, 64, "full", RA_F32, RA_KERNEL_GENERIC, 1, 6.0, OF_NAIVE},
+};
+enum { CASES = sizeof cases / sizeof cases[0], CHECKED_ROWS = 6 };
+
+/* A case ready to run. */
+typedef struct bench_run {
+    const bench_case *c;
+    ra_kernel_id kernel;
+    int threads;
+    ra_plan *plan;
+    ra_tensor q, k, v, output;
+    void *memory;
+    int64_t key_value_bytes;
+    double error; /* against the oracle */
+    int64_t peak_bytes;
+    samples taken;
+} bench_run;
+
+static void fill(ra_tensor *t, uint64_t seed)
+{
+    for (int64_t b = 0; b < t->batch; b++)
+        for (int64_t s = 0; s < t->seq; s++)
+            for (int64_t h = 0; h < t->heads; h++) {
+                float row[1024];
+                ra_generate(RA_NORMAL, seed, ((b * t->seq + s) * t->heads + h) * t->dim, t->dim, row);
+                for (int64_t d = 0; d < t->dim; d++)
+                    ra_tensor_set(t, b, s, h, d, row[d]);
+            }
+}
+
+static ra_status check_rows(bench_run *r)
+{
+    double row[1024];
+    for (int i = 0; i < CHECKED_ROWS; i++) {
+        int64_t query = r->c->q_len * i / CHECKED_ROWS, head = i % r->c->heads;
+        ra_status status = ra_reference_row(r->plan, &r->q, &r->k, &r->v, 0, head, query, row, NULL);
+        if (status)
+            return status;
+        for (int64_t d = 0; d < r->c->dim; d++)
+            r->error = fmax(r->error, fabs(row[d] - ra_tensor_get(&r->output, 0, query, head, d)));
+    }
+    return RA_OK;
+}
+
+static ra_status prepare(bench_run *r, const bench_case *c, ra_kernel_id best, int threads)
+{
+    ra_problem problem = RA_PROBLEM_INIT;
+    ra_options options = RA_OPTIONS_INIT;
+    r->c = c;
+    r->kernel = options.kernel = c->kernel == RA_KERNEL_AUTO ? best : c->kernel;
+    r->threads = options.threads = c->threads ? c->threads : threads;
+    problem.q_len = c->q_len;
+    problem.kv_len = c->kv_len;
+    problem.heads = c->heads;
+    problem.kv_heads = c->kv_heads;
+    problem.head_dim = c->dim;
+    problem.pattern = c->pattern;
+    ra_status status = ra_plan_create(&problem, &options, &r->plan);
+    if (status)
+        return status;
+    int64_t size = (int64_t)ra_dtype_size(c->dtype);
+    int64_t query_bytes = c->q_len * c->heads * c->dim * size, key_bytes = c->kv_len * c->kv_heads * c->dim * size;
+    r->key_value_bytes = 2 * key_bytes;
+    char *at = r->memory = malloc((size_t)(2 * query_bytes + 2 * key_bytes));
+    if (!at) {
+        fprintf(stderr, "ringattn bench: out of memory for %s\n", c->name);
+        return RA_ERROR_MEMORY;
+    }
+    r->k = ra_tensor_dense(at, c->dtype, RA_BSHD, 1, c->kv_len, c->kv_heads, c->dim);
+    r->v = ra_tensor_dense(at + key_bytes, c->dtype, RA_BSHD, 1, c->kv_len, c->kv_heads, c->dim);
+    r->q = ra_tensor_dense(at + 2 * key_bytes, c->dtype, RA_BSHD, 1, c->q_len, c->heads, c->dim);
+    r->output = ra_tensor_dense(at + 2 * key_bytes + query_bytes, c->dtype, RA_BSHD, 1, c->q_len, c->heads, c->dim);
+    fill(&r->q, 1);
+    fill(&r->k, 2);
+    fill(&r->v, 3);
+    ra_stats stats = RA_STATS_INIT;
+    status = ra_forward(r->plan, &r->q, &r->k, &r->v, &r->output, NULL, &stats);
+    r->peak_bytes = stats.peak_bytes;
+    return status ? status : check_rows(r);
+}
+
+/* How much faster than the naive loops, in one go. */
+static ra_status against_naive(bench_run *r, double seconds, double *ratio)
+{
+    float *scores = malloc((size_t)r->c->kv_len * sizeof *scores), *output = malloc((size_t)r->key_value_bytes / 2);
+    if (!scores || !output) {
+        free(scores);
+        free(output);
+        return RA_ERROR_MEMORY;
+    }
+    double start = probe_seconds();
+    naive_attention(r->q.data, r->k.data, r->v.data, output, scores, r->c->kv_len, r->c->dim,
+                    (float)(1 / sqrt((double)r->c->dim)));
+    *ratio = (probe_seconds() - start) / seconds;
+    free(scores);
+    free(output);
+    return RA_OK;
+}
+
+/* One sample: what is measured, between two readings of its yardstick. */
+static ra_status measure(bench_run *r)
+{
+    sample *s = &r->taken.at[r->taken.count++];
+    ra_stats stats = RA_STATS_INIT;
+    s->before = probe_now(r->kernel, r->threads);
+    if (r->c->yardstick == OF_BANDWIDTH)
+        s->before.fma = probe_bandwidth(r->memory, r->key_value_bytes, r->threads);
+    ra_status status = ra_forward(r->plan, &r->q, &r->k, &r->v, &r->output, NULL, &stats);
+    if (status)
+        return status;
+    s->value = stats.flops / stats.seconds_compute;
+    s->after = probe_now(r->kernel, r->threads);
+    if (r->c->yardstick == OF_BANDWIDTH) {
+        s->value = (double)r->key_value_bytes / stats.seconds_compute;
+        s->after.fma = probe_bandwidth(r->memory, r->key_value_bytes, r->threads);
+    }
+    if (r->c->yardstick == OF_NAIVE) {
+        s->before.fma = s->after.fma = 1;
+        return against_naive(r, stats.seconds_compute, &s->value);
+    }
+    return RA_OK;
+}
+
+static void best_of(probe_reading *best, const bench_run *r, int count)
+{
+    for (int i = 0; i < count; i++)
+        for (int j = 0; j < r[i].taken.count; j++) {
+            const sample *s = &r[i].taken.at[j];
+            probe_reading *b = &best[r[i].kernel + 4 * (r[i].threads == 1)];
+            b->gemm = fmax(b->gemm, fmax(s->before.gemm, s->after.gemm));
+        }
+}
+
+static int report(const bench_run *r, probe_reading best)
+{
+    sampling_result result = sampling_of(&r->taken, best);
+    double tolerance = r->c->dtype == RA_F32 ? 2e-6 : r->c->dtype == RA_F16 ? 1e-3 : 8e-3;
+    bool right = r->error <= tolerance;
+    const char *unit = r->c->yardstick == OF_BANDWIDTH ? "GB/s" : r->c->yardstick == OF_NAIVE ? "x" : "GFLOP/s";
+    double shown = r->c->yardstick == OF_NAIVE ? result.value : result.value / 1e9;
+    printf("%-24s %-8s %2d %9.1f %-8s %6.3f %6.2f %5d/%-3d %7.2f %9.1e%s\n", r->c->name, ra_kernel_name(r->kernel),
+           r->threads, shown, unit, result.ratio, r->c->goal, result.quiet, result.count,
+           (double)r->peak_bytes / (1 << 20), r->error, right ? "" : "  FAILED: out of tolerance");
+    fflush(stdout);
+    return right ? 0 : 1;
+}
+
+static int failed(const bench_case *c)
+{
+    fprintf(stderr, "ringattn bench: %s: %s\n", c->name, ra_last_message());
+    return 1;
+}
+
+static int run_cases(const bench_options *options, bench_run *runs, ra_kernel_id best_kernel, int threads)
+{
+    int count = 0, code = 0;
+    for (int i = 0; i < CASES; i++) {
+        const bench_case *c = &cases[i];
+        if ((options->only && !strstr(c->name, options->only)) || !ra_kernel_available(c->kernel))
+            continue;
+        if (prepare(&runs[count++], c, best_kernel, threads))
+            return failed(c);
+    }
+    for (int round = 0; round < options->rounds; round++)
+        for (int i = 0; i < count; i++) {
+            fprintf(stderr, "\rround %d of %d, case %d of %d ", round + 1, options->rounds, i + 1, count);
+            if (measure(&runs[i]))
+                return failed(runs[i].c);
+        }
+    fprintf(stderr, "\r%40s\r", "");
+    probe_reading best[8] = {{0, 0}};
+    best_of(best, runs, count);
+    printf("%-24s %-8s %2s %9s %-8s %6s %6s %9s %7s %9s\n", "case", "kernel", "th", "median", "", "ratio", "goal",
+           "quiet/all", "MiB", "error");
+    for (int i = 0; i < count; i++)
+        code |= report(&runs[i], best[runs[i].kernel + 4 * (runs[i].threads == 1)]);
+    return code;
+}
+
+int bench_kernel(const bench_options *options)
+{
+    ra_system_info machine = RA_SYSTEM_INFO_INIT;
+    if (ra_system_describe(&machine)) {
+        fprintf(stderr, "ringattn bench: %s\n", ra_last_message());
+        return 2;
+    }
+    int threads = options->threads ? options->threads : machine.cores;
+    probe_reading reading = probe_now(machine.kernel, threads);
+    printf("ringattn %s, %s, %s, %d threads\n", ra_version(), machine.processor, machine.compiler, threads);
+    printf("multiply-add peak now %.1f GFLOP/s (%s)\n", reading.fma / 1e9, ra_kernel_name(machine.kernel));
+    printf("ratio: to the multiply-add peak, the memory bandwidth (decode) or the naive loops (generic), measured "
+           "around each sample;\nmedian of the quiet samples, of all where none was quiet\n\n");
+    bench_run *runs = calloc(CASES, sizeof *runs);
+    if (!runs)
+        return 1;
+    int code = run_cases(options, runs, machine.kernel, threads);
+    for (int i = 0; i < CASES; i++) {
+        ra_plan_free(runs[i].plan);
+        free(runs[i].memory);
+    }
+    free(runs);
+    return code;
+}

@@ -1,0 +1,74 @@
+#include "probe.h"
+
+#include <omp.h>
+#include <string.h>
+#include <time.h>
+
+/* Long enough to time, short enough to run around every sample. */
+enum { FMA_STEPS = 1 << 20, GEMM_STEPS = 1 << 19 };
+
+double probe_seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static const probe_loops *loops_of(ra_kernel_id kernel)
+{
+#ifdef BENCH_HAVE_X86
+    if (kernel == RA_KERNEL_AVX2)
+        return &probe_avx2;
+    if (kernel == RA_KERNEL_AVX512)
+        return &probe_avx512;
+#endif
+    (void)kernel;
+    return &probe_generic;
+}
+
+/* Every thread times its own loop: what counts is what each core gives, not when the threads started. */
+static double rate(double (*loop)(int64_t), int64_t steps, int threads)
+{
+    double sum = 0;
+#pragma omp parallel num_threads(threads) reduction(+ : sum)
+    {
+#pragma omp barrier
+        double start = probe_seconds();
+        double each = loop(steps);
+        sum += each * (double)steps / (probe_seconds() - start);
+    }
+    return sum;
+}
+
+probe_reading probe_now(ra_kernel_id kernel, int threads)
+{
+    const probe_loops *loops = loops_of(kernel);
+    return (probe_reading){rate(loops->fma, FMA_STEPS, threads), rate(loops->gemm, GEMM_STEPS, threads)};
+}
+
+/* Sums 64-byte lines in vectors; the sum is kept by a side effect. */
+static void read_lines(const char *from, int64_t bytes)
+{
+    typedef uint64_t line __attribute__((vector_size(64)));
+    line sum[4] = {{0}, {0}, {0}, {0}};
+    for (int64_t at = 0; at + 256 <= bytes; at += 256)
+        for (int i = 0; i < 4; i++) {
+            line l;
+            memcpy(&l, from + at + 64L * i, sizeof l);
+            sum[i] ^= l;
+        }
+    sum[0] ^= sum[1] ^ sum[2] ^ sum[3];
+    __asm__ volatile("" ::"m"(sum));
+}
+
+double probe_bandwidth(const void *memory, int64_t bytes, int threads)
+{
+    double start = probe_seconds();
+#pragma omp parallel num_threads(threads)
+    {
+        int64_t me = omp_get_thread_num(), of = omp_get_num_threads();
+        int64_t first = bytes / of * me / 256 * 256, end = me + 1 == of ? bytes : bytes / of * (me + 1) / 256 * 256;
+        read_lines((const char *)memory + first, end - first);
+    }
+    return (double)bytes / (probe_seconds() - start);
+}

@@ -1,0 +1,40 @@
+#include "sampling.h"
+
+#include <stdlib.h>
+
+static int ascending(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+double sampling_median(double *values, int count)
+{
+    if (count == 0)
+        return 0;
+    qsort(values, (size_t)count, sizeof *values, ascending);
+    return count % 2 ? values[count / 2] : (values[count / 2 - 1] + values[count / 2]) / 2;
+}
+
+static bool quiet(const sample *s, probe_reading best)
+{
+    const double enough = 0.95;
+    return s->before.gemm >= enough * best.gemm && s->after.gemm >= enough * best.gemm;
+}
+
+sampling_result sampling_of(const samples *s, probe_reading best)
+{
+    sampling_result result = {0, 0, 0, s->count};
+    for (int i = 0; i < s->count; i++)
+        result.quiet += quiet(&s->at[i], best);
+    double values[SAMPLING_MOST], ratios[SAMPLING_MOST];
+    int n = 0;
+    for (int i = 0; i < s->count; i++)
+        if (result.quiet == 0 || quiet(&s->at[i], best)) {
+            values[n] = s->at[i].value;
+            ratios[n++] = s->at[i].value / ((s->at[i].before.fma + s->at[i].after.fma) / 2);
+        }
+    result.value = sampling_median(values, n);
+    result.ratio = sampling_median(ratios, n);
+    return result;
+}

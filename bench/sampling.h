@@ -1,0 +1,36 @@
+/* Samples of one thing measured, and what may be said of them. */
+#ifndef BENCH_SAMPLING_H
+#define BENCH_SAMPLING_H
+
+#include "probe.h"
+
+#include <stdbool.h>
+
+enum { SAMPLING_MOST = 1000 };
+
+typedef struct sample {
+    double value; /* the rate that was measured */
+    probe_reading before, after;
+} sample;
+
+typedef struct samples {
+    int count;
+    sample at[SAMPLING_MOST];
+} samples;
+
+/* Ratio to the peak, of quiet samples if there are any, else of all. */
+typedef struct sampling_result {
+    double value, ratio; /* medians */
+    int quiet, count;
+} sampling_result;
+
+/* The middle value; sorts `values`. */
+double sampling_median(double *values, int count);
+
+/*
+ * A sample is quiet when the matrix-product probe before and after it reached 0.95 of `best`, the best reading of the
+ * run: a busy neighbour on the same core slows that probe, and kernels with it, far more than the multiply-add loop.
+ */
+sampling_result sampling_of(const samples *s, probe_reading best);
+
+#endif

@@ -1,0 +1,51 @@
+/* ringattn bench SUITE: measurements of this machine and this library, in one run. */
+#include "args.h"
+#include "bench/bench.h"
+#include "commands.h"
+#include "report.h"
+
+#include <stdio.h>
+#include <string.h>
+
+int cmd_bench(int argc, char **argv)
+{
+    int64_t threads = 0, rounds = 15;
+    bool quick = false;
+    const char *only = NULL;
+    const arg_option options[] = {
+        {.name = "quick", .kind = ARG_FLAG, .help = "three rounds", .target = &quick},
+        {.name = "rounds",
+         .kind = ARG_INTEGER,
+         .metavar = "N",
+         .help = "samples of each case (default 15)",
+         .target = &rounds,
+         .min = 1,
+         .max = 1000},
+        {.name = "threads",
+         .kind = ARG_INTEGER,
+         .metavar = "N",
+         .help = "threads (default: cores)",
+         .target = &threads,
+         .min = 1,
+         .max = 4096},
+        {.name = "only",
+         .kind = ARG_TEXT,
+         .metavar = "TEXT",
+         .help = "only cases whose name contains TEXT",
+         .target = &only},
+    };
+    const arg_command command = {
+        "bench kernel", "The kernels against this machine's multiply-add peak and memory bandwidth.",
+        options,        sizeof options / sizeof options[0],
+        NULL,           "ringattn bench kernel --quick"};
+    bool help = argc == 2 && strcmp(argv[1], "--help") == 0;
+    if (!help && (argc < 2 || strcmp(argv[1], "kernel") != 0)) {
+        fprintf(stderr, "ringattn bench: expected the suite \"kernel\", found %s\n", argc < 2 ? "nothing" : argv[1]);
+        return EXIT_USAGE;
+    }
+    int code = help ? args_parse(&command, argc, argv) : args_parse(&command, argc - 1, argv + 1);
+    if (code != ARGS_RUN)
+        return code;
+    const bench_options bench = {(int)threads, quick ? 3 : (int)rounds, only};
+    return bench_kernel(&bench);
+}

@@ -1,0 +1,147 @@
+#include "pattern_grid.h"
+
+#include "interrupt.h"
+#include "report.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PIECE_KEYS = 1 << 16 }; /* asked for at a time */
+
+/* Past so many counts, less than a second's worth, only some of the queries are looked at; one a row at least. */
+static const double ENOUGH_COUNTS = 1 << 26, MOST_COUNTS = 4294967296.0;
+
+/* Where part `part` of `parts` begins in [0, length). */
+static int64_t boundary(int64_t part, int64_t parts, int64_t length)
+{
+    return length / parts * part + length % parts * part / parts;
+}
+
+/* Adds one query's counts to the cells of its row. */
+static ra_status add_query(const pattern_grid *grid, const ra_plan *plan, int64_t head, int64_t query, uint8_t *counts,
+                           double *sums)
+{
+    int64_t column = 0, column_end = boundary(1, grid->columns, grid->length);
+    for (int64_t first = 0; first < grid->length; first += PIECE_KEYS) {
+        int64_t left = grid->length - first, count = left < PIECE_KEYS ? left : PIECE_KEYS;
+        ra_status status = ra_plan_visible(plan, head, query, first, count, counts);
+        if (status)
+            return status;
+        for (int64_t key = first; key < first + count;) {
+            int64_t end = column_end < first + count ? column_end : first + count, sum = 0;
+            for (; key < end; key++)
+                sum += counts[key - first];
+            sums[column] += (double)sum;
+            if (key == column_end)
+                column_end = boundary(++column + 1, grid->columns, grid->length);
+        }
+    }
+    return RA_OK;
+}
+
+static ra_status fill_head(const pattern_grid *grid, const ra_plan *plan, int64_t head, uint8_t *counts, double *sums,
+                           float *cells)
+{
+    double affordable = ENOUGH_COUNTS / ((double)grid->heads * (double)grid->rows * (double)grid->length);
+    for (int64_t row = 0; row < grid->rows; row++) {
+        int64_t first = boundary(row, grid->rows, grid->length);
+        int64_t queries = boundary(row + 1, grid->rows, grid->length) - first;
+        int64_t asked = affordable < (double)queries ? (int64_t)affordable + 1 : queries;
+        memset(sums, 0, (size_t)grid->columns * sizeof *sums);
+        for (int64_t i = 0; i < asked; i++) {
+            int64_t middle = (boundary(i, asked, queries) + boundary(i + 1, asked, queries)) / 2;
+            ra_status status = add_query(grid, plan, head, first + middle, counts, sums);
+            if (status)
+                return status;
+        }
+        for (int64_t column = 0; column < grid->columns; column++) {
+            int64_t keys =
+                boundary(column + 1, grid->columns, grid->length) - boundary(column, grid->columns, grid->length);
+            cells[row * grid->columns + column] = (float)(sums[column] / ((double)asked * (double)keys));
+        }
+        if (interrupted())
+            return RA_ERROR_CANCELLED;
+    }
+    return RA_OK;
+}
+
+/* Gives each head to the first group that looks like it; a head that looks like none makes a group of its own. */
+static int fill(pattern_grid *grid, const ra_plan *plan, uint8_t *counts, double *sums)
+{
+    size_t bytes = (size_t)grid->rows * (size_t)grid->columns * sizeof *grid->cells;
+    for (int64_t head = 0; head < grid->heads; head++) {
+        float *cells = realloc(grid->cells, (size_t)(grid->groups + 1) * bytes);
+        if (!cells)
+            return report(EXIT_USAGE, "out of memory: %zu bytes for a picture", (size_t)(grid->groups + 1) * bytes);
+        grid->cells = cells;
+        float *own = cells + grid->groups * grid->rows * grid->columns;
+        ra_status status = fill_head(grid, plan, head, counts, sums, own);
+        if (status)
+            return report_failure(status);
+        int64_t group = 0;
+        while (group < grid->groups && memcmp(pattern_grid_cells(grid, group), own, bytes) != 0)
+            group++;
+        grid->group_of[head] = group;
+        grid->groups += group == grid->groups;
+    }
+    return EXIT_OK;
+}
+
+int pattern_grid_make(pattern_grid *grid, const ra_plan *plan, int64_t length, int64_t heads, int64_t rows,
+                      int64_t columns)
+{
+    *grid = (pattern_grid){.length = length, .heads = heads, .rows = rows, .columns = columns};
+    if ((double)heads * (double)rows * (double)length > MOST_COUNTS)
+        return report(EXIT_USAGE, "length %lld with %lld heads is too much for %lld rows of a picture",
+                      (long long)length, (long long)heads, (long long)rows);
+    grid->group_of = calloc((size_t)heads, sizeof *grid->group_of);
+    uint8_t *counts = malloc(PIECE_KEYS);
+    double *sums = malloc((size_t)columns * sizeof *sums);
+    int code = grid->group_of && counts && sums ? fill(grid, plan, counts, sums)
+                                                : report(EXIT_USAGE, "out of memory: %lld heads, %lld columns",
+                                                         (long long)heads, (long long)columns);
+    free(sums);
+    free(counts);
+    return code;
+}
+
+void pattern_grid_free(pattern_grid *grid)
+{
+    free(grid->group_of);
+    free(grid->cells);
+    *grid = (pattern_grid){0};
+}
+
+const float *pattern_grid_cells(const pattern_grid *grid, int64_t group)
+{
+    return grid->cells + group * grid->rows * grid->columns;
+}
+
+const char *pattern_grid_heads(const pattern_grid *grid, int64_t group, char *text, size_t size)
+{
+    size_t used = 0;
+    int64_t members = 0;
+    char list[160] = "";
+    for (int64_t head = 0, last; head < grid->heads; head = last + 1) {
+        last = head;
+        if (grid->group_of[head] != group)
+            continue;
+        while (last + 1 < grid->heads && grid->group_of[last + 1] == group)
+            last++;
+        if (used < sizeof list)
+            used += (size_t)snprintf(list + used, sizeof list - used, last > head ? "%s%lld-%lld" : "%s%lld",
+                                     members ? ", " : "", (long long)head, (long long)last);
+        members += last - head + 1;
+    }
+    snprintf(text, size, "%s %s", members == 1 ? "head" : "heads", list);
+    return text;
+}
+
+int pattern_grid_shade(float cell, int levels)
+{
+    if (!(cell > 0))
+        return 0;
+    int shade = 1 + (int)(cell * (float)(levels - 2));
+    return shade < levels ? shade : levels - 1;
+}

@@ -1,0 +1,7 @@
+# Every text of --help.
+# shellcheck shell=bash disable=SC2154 # run.sh provides the functions and $qkv
+run --help
+run --version
+for verb in attend check verify show generate info bench; do
+    run $verb --help
+done

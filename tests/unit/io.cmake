@@ -1,0 +1,3 @@
+# Files and made-up data.
+ringattn_add_test(test_npy SOURCES test_npy.c)
+ringattn_add_test(test_generator SOURCES test_generator.c)
