@@ -84,14 +84,6 @@ int attention_files_open(attention_files *files, ra_problem *problem)
     return EXIT_OK;
 }
 
-int attention_files_allocate(attention_files *files)
-{
-    int code = tensor_file_allocate(&files->query);
-    if (!code)
-        code = tensor_file_allocate(&files->key);
-    return code ? code : tensor_file_allocate(&files->value);
-}
-
 int attention_files_load(attention_files *files)
 {
     int code = tensor_file_load(&files->query);

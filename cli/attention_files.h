@@ -15,7 +15,10 @@ typedef struct attention_files {
     tensor_file query, key, value;
 } attention_files;
 
-enum { ATTENTION_OPTIONS = 6 };
+enum {
+    ATTENTION_OPTIONS = 6,
+    ATTENTION_FILES = 5 /* with output and log-sum-exp */
+};
 
 /* The defaults, and the options that change them. */
 void attention_files_options(attention_files *files, arg_option options[ATTENTION_OPTIONS]);
@@ -23,7 +26,6 @@ void attention_files_options(attention_files *files, arg_option options[ATTENTIO
 /* Open the three files and make the problem they state; their shapes must agree. Nothing is read yet. */
 int attention_files_open(attention_files *files, ra_problem *problem);
 
-int attention_files_allocate(attention_files *files);
 int attention_files_load(attention_files *files);
 void attention_files_close(attention_files *files);
 

@@ -113,10 +113,9 @@ static int create_outputs(attend_job *job)
 
 static int take_memory(attend_job *job)
 {
-    int code = attention_files_allocate(&job->inputs);
-    if (!code)
-        code = tensor_file_allocate(&job->output);
-    return code ? code : tensor_file_allocate(&job->lse);
+    attention_files *in = &job->inputs;
+    tensor_file *const files[ATTENTION_FILES] = {&in->query, &in->key, &in->value, &job->output, &job->lse};
+    return tensor_files_allocate(files, ATTENTION_FILES);
 }
 
 static int compute(attend_job *job, ra_stats *stats)

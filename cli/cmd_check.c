@@ -5,7 +5,6 @@
 #include "progress.h"
 #include "report.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +13,7 @@ typedef struct check_job {
     attention_files inputs;
     const char *output_path, *lse_path;
     int64_t rows;
-    double tolerance; /* NAN: not given */
+    double tolerance;
 
     ra_problem problem;
     ra_plan *plan;
@@ -53,10 +52,10 @@ static int parse(check_job *job, int argc, char **argv)
          .kind = ARG_REAL,
          .metavar = "X",
          .target = &job->tolerance,
-         .help = "largest error of the output, beyond the rounding of the stored value (default 2e-6,\n"
-                 "from head dim 256 on 2e-6 sqrt(dim / 256)); a log-sum-exp may be off by 2e-5"},
+         .help = "largest error of the output, beyond the rounding of the stored value\n"
+                 "(default 2e-6); a log-sum-exp may be off by 2e-5"},
     };
-    *job = (check_job){.rows = 64, .tolerance = NAN};
+    *job = (check_job){.rows = 64, .tolerance = OUTPUT_TOLERANCE};
     attention_files_options(&job->inputs, options);
     memcpy(options + ATTENTION_OPTIONS, own, sizeof own);
     const arg_command command = {
@@ -94,13 +93,11 @@ static int open_results(check_job *job)
 
 static int load(check_job *job)
 {
-    int code = attention_files_allocate(&job->inputs);
+    attention_files *in = &job->inputs;
+    tensor_file *const files[ATTENTION_FILES] = {&in->query, &in->key, &in->value, &job->output, &job->lse};
+    int code = tensor_files_allocate(files, ATTENTION_FILES);
     if (!code)
-        code = tensor_file_allocate(&job->output);
-    if (!code)
-        code = tensor_file_allocate(&job->lse);
-    if (!code)
-        code = attention_files_load(&job->inputs);
+        code = attention_files_load(in);
     if (!code)
         code = tensor_file_load(&job->output);
     return code ? code : tensor_file_load(&job->lse);
@@ -172,7 +169,7 @@ static int check_rows(check_job *job)
     if (status)
         return report_failure(status);
     printf("%lld of %lld rows recomputed\n", (long long)rows, (long long)total);
-    bool ok = print_worst("output", &output, isnan(job->tolerance) ? output_tolerance(p->head_dim) : job->tolerance);
+    bool ok = print_worst("output", &output, job->tolerance);
     if (job->lse_path)
         ok &= print_worst("lse", &lse, LSE_TOLERANCE);
     return ok ? EXIT_OK : EXIT_WORK;

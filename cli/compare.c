@@ -2,11 +2,6 @@
 
 #include <math.h>
 
-double output_tolerance(int64_t head_dim)
-{
-    return 2e-6 * sqrt(fmax(1, (double)head_dim / 256));
-}
-
 /* Half of the step between neighbours of `value` in `dtype`. */
 static double half_step(double value, ra_dtype dtype)
 {

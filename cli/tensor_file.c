@@ -5,6 +5,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 /* How much is read or written between two looks at the signals. */
 enum { PIECE_ELEMENTS = 16 << 20, ALIGNMENT = 64 };
@@ -60,13 +61,38 @@ static int64_t element_count(const tensor_file *file)
     return t->batch * t->seq * t->heads * t->dim; /* the array has checked the product */
 }
 
-int tensor_file_allocate(tensor_file *file)
+static size_t data_bytes(const tensor_file *file)
 {
-    if (!file->path)
-        return EXIT_OK;
-    size_t bytes = (size_t)element_count(file) * ra_dtype_size(file->tensor.dtype);
-    file->tensor.data = aligned_alloc(ALIGNMENT, (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT);
-    return file->tensor.data ? EXIT_OK : report(EXIT_USAGE, "%s: out of memory: %zu bytes", file->path, bytes);
+    return file->path ? (size_t)element_count(file) * ra_dtype_size(file->tensor.dtype) : 0;
+}
+
+/*
+ * The system may promise more memory than it has, and end the process when it is used; so what can never fit is refused
+ * here.
+ */
+static int check_memory(tensor_file *const files[], int count)
+{
+    double total = 0, memory = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+    for (int i = 0; i < count; i++)
+        total += (double)data_bytes(files[i]);
+    if (total > memory)
+        return report(EXIT_USAGE, "out of memory: the tensors take %.1f GiB, this machine has %.1f GiB",
+                      total * 0x1p-30, memory * 0x1p-30);
+    return EXIT_OK;
+}
+
+int tensor_files_allocate(tensor_file *const files[], int count)
+{
+    int code = check_memory(files, count);
+    for (int i = 0; i < count && !code; i++) {
+        size_t bytes = data_bytes(files[i]);
+        if (bytes == 0)
+            continue;
+        files[i]->tensor.data = aligned_alloc(ALIGNMENT, (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT);
+        if (!files[i]->tensor.data)
+            code = report(EXIT_USAGE, "%s: out of memory: %zu bytes", files[i]->path, bytes);
+    }
+    return code;
 }
 
 /* All elements in pieces, so that a signal is seen soon. */

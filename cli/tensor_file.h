@@ -18,7 +18,7 @@ typedef struct tensor_file {
     const char *path; /* NULL: there is no such file, and everything below does nothing */
     ra_array *array;
     int dims;         /* 3 or 4, as in the file */
-    ra_tensor tensor; /* data is NULL until tensor_file_allocate */
+    ra_tensor tensor; /* data is NULL until tensor_files_allocate */
 } tensor_file;
 
 /* Open for reading: the shape and dtype of the tensor are then known. */
@@ -28,7 +28,9 @@ int tensor_file_open(tensor_file *file, const char *path, tensor_axes axes);
 int tensor_file_create(tensor_file *file, const char *path, tensor_axes axes, int dims, ra_dtype dtype, int64_t batch,
                        int64_t seq, int64_t heads, int64_t dim);
 
-int tensor_file_allocate(tensor_file *file);
+/* Memory for all of them, or for none when it is more than there is. */
+int tensor_files_allocate(tensor_file *const files[], int count);
+
 int tensor_file_load(tensor_file *file);
 int tensor_file_save(tensor_file *file);
 int tensor_file_commit(tensor_file *file);

@@ -14,7 +14,5 @@ install(FILES ${PROJECT_BINARY_DIR}/ringattnConfigVersion.cmake DESTINATION ${pa
 
 # pkg-config finds the prefix from where the file lies, however deep the library folder is.
 file(RELATIVE_PATH pc_prefix /prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig /prefix)
-list(TRANSFORM OpenMP_C_LIB_NAMES PREPEND -l OUTPUT_VARIABLE pc_openmp)
-list(JOIN pc_openmp " " pc_openmp)
 configure_file(cmake/ringattn.pc.in ringattn.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/ringattn.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

@@ -5,11 +5,15 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 target=$1 seconds=$2
+if [[ ! $seconds =~ ^[1-9][0-9]*$ ]]; then
+    echo "fuzz: \"$seconds\" seconds: expected a whole number from 1 on" >&2
+    exit 2
+fi
 found=build/fuzz/found/$target
 dictionary=tests/fuzz/$target.dict
 mkdir -p "$found" build/fuzz/broken
 
-options=(-max_total_time="$seconds" -max_len=4096 -timeout=10 -print_final_stats=1
+options=(-max_total_time="$seconds" -max_len=4096 -timeout=10
     -artifact_prefix="build/fuzz/broken/$target-")
 [[ -f $dictionary ]] && options+=(-dict="$dictionary")
 build/fuzz/tests/fuzz_"$target" "${options[@]}" "$found" "tests/fuzz/corpus/$target"

@@ -83,6 +83,12 @@ if [[ ${1:-} == --slow ]]; then
 fi
 (($#)) || set -- gcc clang sanitize fuzz lint
 for stage; do
+    if ! declare -F "stage_$stage" >/dev/null; then
+        echo "test: no stage \"$stage\": expected gcc, clang, sanitize, fuzz or lint" >&2
+        exit 2
+    fi
+done
+for stage; do
     "stage_$stage"
 done
 printf '\n%d passed, %d failed\n' "$passed" "$failed"

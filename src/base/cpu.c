@@ -40,7 +40,7 @@ unsigned ra_cpu_features(void)
 static void processor_name(char *name, size_t size)
 {
     unsigned words[12];
-    if (__get_cpuid_max(0x80000000, NULL) < 0x80000004) {
+    if ((unsigned)__get_cpuid_max(0x80000000, NULL) < 0x80000004) {
         snprintf(name, size, "x86-64");
         return;
     }

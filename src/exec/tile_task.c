@@ -7,6 +7,7 @@ typedef struct tile_memory {
     float *query, *key, *staging, *value, *state;
     ra_tile_call call; /* what is the same for every tile is set once */
     int32_t *lo, *hi;
+    ra_fetch fetch_key, fetch_value; /* of the next block */
 } tile_memory;
 
 static tile_memory lay_out(const ra_worker *w)
@@ -14,9 +15,14 @@ static tile_memory lay_out(const ra_worker *w)
     const ra_plan *p = w->run->plan;
     const ra_scratch *s = &p->scratch;
     char *at = w->scratch;
-    tile_memory m = {(float *)(at + s->query), (float *)(at + s->key),   (float *)(at + s->staging),
-                     (float *)(at + s->value), (float *)(at + s->state), {0},
-                     (int32_t *)(at + s->lo),  (int32_t *)(at + s->hi)};
+    tile_memory m = {0};
+    m.query = (float *)(at + s->query);
+    m.key = (float *)(at + s->key);
+    m.staging = (float *)(at + s->staging);
+    m.value = (float *)(at + s->value);
+    m.state = (float *)(at + s->state);
+    m.lo = (int32_t *)(at + s->lo);
+    m.hi = (int32_t *)(at + s->hi);
     m.call.head_dim = p->head_dim;
     m.call.value_dim = p->value_dim;
     m.call.value = m.value;
@@ -39,26 +45,27 @@ static void take_block(const ra_run *run, tile_memory *m, int64_t batch, int64_t
     m->call.guard = !run->kernel->pack_value(&value, block->rows, m->call.value_dim, m->staging, m->value);
 }
 
-/* Ask for the rows from `begin` to `end` of a block that comes later, while this one is worked. */
-static void fetch_rows(const ra_tensor *t, int64_t batch, int64_t seq, int64_t head, int64_t begin, int64_t end)
+/* The rows of the block after this one, to be asked for in `bursts` bursts. */
+static ra_fetch fetch_plan(const ra_tensor *t, int64_t batch, int64_t head, int64_t first, int64_t end, int64_t bursts)
 {
     enum { LINE = 64 };
-    int64_t bytes = t->dim * (int64_t)ra_dtype_size(t->dtype);
-    for (int64_t row = begin; row < end; row++) {
-        const char *at = ra_rows_at(t, batch, seq + row, head).data;
-        for (int64_t i = 0; i < bytes; i += LINE)
-            __builtin_prefetch(at + i, 0, 2);
-    }
+    int64_t size = (int64_t)ra_dtype_size(t->dtype), rows = ra_max(0, ra_min(RA_KEY_BLOCK, end - first));
+    ra_fetch f = {NULL, t->seq_stride * size, (int)rows, (int)(t->dim * size), 0, 0};
+    if (rows > 0 && t->dim_stride == 1)
+        f.row = ra_rows_at(t, batch, first, head).data;
+    else
+        f.rows = 0;
+    f.burst = (int)ra_ceil_div(rows * ra_ceil_div(f.bytes, LINE), bursts);
+    return f;
 }
 
-/* The share of group `group` in fetching the block after `block`. */
-static void fetch_share(const ra_run *run, const ra_tiles *tiles, int64_t batch, int64_t head, const ra_block *block,
-                        int group)
+static void plan_fetches(const ra_run *run, tile_memory *m, const ra_tiles *tiles, int64_t batch, int64_t head,
+                         const ra_block *block)
 {
-    int64_t first = block->first + RA_KEY_BLOCK, rows = ra_min(RA_KEY_BLOCK, tiles->end - first);
-    int64_t begin = rows * group / tiles->group_count, end = rows * (group + 1) / tiles->group_count;
-    fetch_rows(run->k, batch, first, head, begin, end);
-    fetch_rows(run->v, batch, first, head, begin, end);
+    int64_t next = block->first + RA_KEY_BLOCK, groups = tiles->group_count;
+    m->fetch_key = fetch_plan(run->k, batch, head, next, tiles->end, groups * (RA_KEY_BLOCK / RA_KEY_UNIT));
+    m->fetch_value =
+        fetch_plan(run->v, batch, head, next, tiles->end, groups * ra_ceil_div(run->plan->value_dim, RA_PANEL));
 }
 
 /* One group against one block; returns the visible pairs. */
@@ -73,12 +80,15 @@ static double work_tile(ra_worker *w, tile_memory *m, const ra_tiles *tiles, int
     c->begin = tile.begin;
     c->end = tile.end;
     c->lo = c->hi = NULL;
+    c->fetch_key = &m->fetch_key;
+    c->fetch_value = &m->fetch_value;
     if (tile.masked) {
         visible = ra_tiles_mask(tiles, group, block, m->lo, m->hi);
         c->lo = m->lo;
         c->hi = m->hi;
     }
     c->query = m->query + (int64_t)group * tiles->lanes * c->head_dim;
+    c->next_query = m->query + (int64_t)((group + 1) % tiles->group_count) * tiles->lanes * c->head_dim;
     c->state = state;
     w->run->kernel->tile(c);
     w->counts.tiles += 1;
@@ -117,8 +127,8 @@ void ra_tile_task(ra_worker *w, int64_t task)
     while (ra_tiles_next(&tiles, &block)) {
         double visible = 0;
         take_block(run, &m, batch, kv_head, &block);
+        plan_fetches(run, &m, &tiles, batch, kv_head, &block);
         for (int g = 0; g < tiles.group_count; g++) {
-            fetch_share(run, &tiles, batch, kv_head, &block, g);
             visible += work_tile(w, &m, &tiles, g, &block, state + g * p->unit_floats);
         }
         if (ra_worker_done(w, visible))

@@ -15,10 +15,21 @@
 
 #include <stdbool.h>
 
+/* Rows that will be wanted later, asked for a few cache lines at a time between other work. */
+typedef struct ra_fetch {
+    const char *row; /* the next one */
+    int64_t stride;  /* to the one after it, in bytes */
+    int rows;        /* still to be fetched; 0: nothing to do */
+    int bytes;       /* of a row */
+    int at;          /* within the row */
+    int burst;       /* lines at a time */
+} ra_fetch;
+
 /* One group of `lanes` queries against one block of keys. */
 typedef struct ra_tile_call {
-    const float *query; /* [head_dim][lanes] */
-    const float *key;   /* row k at key + k * key_stride, k < key_rows */
+    const float *query;      /* [head_dim][lanes] */
+    const float *next_query; /* the query of the call after this one, to be fetched; any address will do */
+    const float *key;        /* row k at key + k * key_stride, k < key_rows */
     int64_t key_stride;
     int key_rows;       /* 1..RA_KEY_BLOCK */
     int begin, end;     /* keys to work: multiples of RA_KEY_UNIT, end may pass key_rows by less than a unit */
@@ -26,6 +37,8 @@ typedef struct ra_tile_call {
     int head_dim, value_dim;
     const int32_t *lo, *hi; /* NULL, or [lanes]: lane i sees keys lo[i] <= k < hi[i] */
     bool guard;             /* with lo and hi: some value is not finite, so 0 * value is not 0 */
+    ra_fetch *fetch_key;    /* a burst every RA_KEY_UNIT keys */
+    ra_fetch *fetch_value;  /* a burst every panel of values */
     float *scores;          /* scratch [RA_KEY_BLOCK][lanes] */
     float *state;           /* of the group, read and written */
 } ra_tile_call;

@@ -21,9 +21,9 @@
 #define LANES (WIDTH * VECTORS)
 #define INLINE static inline __attribute__((always_inline))
 /* Steps of an inner loop written out: fewer instructions beside the products. */
-#define UNROLL 4
-/* Vectors of exponentials worked side by side. */
-#define CHAINS (2 * VECTORS)
+#define UNROLL 8
+/* Head dimensions summed in one go: the rounding of one longer sum would show in the result. */
+#define DOT_CHUNK 256
 
 /*
  * x = exp2(x) for x <= 0, NaN for NaN, exactly 1 for 0, exactly 0 below -126.5.
@@ -33,7 +33,7 @@
 INLINE void exp2_nonpositive(vec *x, int count)
 {
     const vec shift = v_set(0x1.8p23f + 127.0f);
-    vec f[CHAINS], q[CHAINS], power[CHAINS];
+    vec f[VECTORS], q[VECTORS], power[VECTORS];
     for (int i = 0; i < count; i++)
         x[i] = v_max(v_set(-127.0f), x[i]);
     for (int i = 0; i < count; i++)
@@ -58,7 +58,7 @@ INLINE void exp2_nonpositive(vec *x, int count)
         x[i] = v_fma(f[i], q[i], power[i]);
 }
 
-/* A maximum to subtract: -INFINITY (nothing seen yet) becomes 0, so that -inf - max stays -inf. */
+/* What is subtracted from scores: the maximum, or 0 while nothing was seen, so that -inf - max stays -inf. */
 INLINE vec finite_or_zero(vec max)
 {
     return v_select(v_above(max, v_set(-INFINITY)), max, v_set(0.0f));
@@ -88,7 +88,10 @@ INLINE void widen_row(const ra_rows *src, int64_t at, int dim, float *dst)
         for (; d + WIDTH <= dim; d += WIDTH)
             v_store(dst + d, v_load_bf16((const uint16_t *)src->data + at + d));
         break;
-    default: memcpy(dst, (const float *)src->data + at, (size_t)dim * sizeof(float)); return;
+    default:
+        for (; d + WIDTH <= dim; d += WIDTH)
+            v_store(dst + d, v_load((const float *)src->data + at + d));
+        break;
     }
     for (; d < dim; d++)
         dst[d] = load_one(src, at + d);
@@ -120,16 +123,15 @@ static void pack_query(const ra_rows *src, int rows, int dim, float factor, floa
 typedef float quad __attribute__((vector_size(16)));
 
 /* keys x columns values, at most 4 x 4, to 4 x 4 padded with zeros; 0 * value shows whether they are finite. */
-INLINE quad pack_patch(const float *from, int64_t stride, int keys, int columns, float *to, quad poison)
+INLINE void pack_patch(const float *from, int64_t stride, int keys, int columns, float *to, quad poison[RA_KEY_UNIT])
 {
     for (int j = 0; j < RA_KEY_UNIT; j++) {
         quad values = {0};
         if (j < keys)
             memcpy(&values, from + j * stride, (size_t)columns * sizeof(float));
         memcpy(to + (ptrdiff_t)j * RA_PANEL, &values, sizeof values);
-        poison += values * 0.0f;
+        poison[j] += values * 0.0f;
     }
-    return poison;
 }
 
 /* src [rows][dim] -> panels [ceil(dim / 4)][64][4] f32, zero up to a multiple of 4 keys and columns; true if every
@@ -144,20 +146,42 @@ static bool pack_value(const ra_rows *src, int rows, int dim, float *staging, fl
         stride = dim;
     }
     /* Four keys at a time: their rows are read from left to right, and a cache line of each panel is written whole. */
-    quad poison = {0}; /* becomes NaN as soon as one value is Inf or NaN */
+    quad poison[RA_KEY_UNIT] = {{0}}; /* becomes NaN as soon as one value is Inf or NaN */
     for (int k = 0; k < rows; k += RA_KEY_UNIT) {
         float *to = dst + (ptrdiff_t)k * RA_PANEL;
         int keys = rows - k < RA_KEY_UNIT ? rows - k : RA_KEY_UNIT, column = 0;
         for (; keys == RA_KEY_UNIT && column + RA_PANEL <= dim; column += RA_PANEL, to += RA_KEY_BLOCK * RA_PANEL)
-            poison = pack_patch(from + k * stride + column, stride, RA_KEY_UNIT, RA_PANEL, to, poison);
+            pack_patch(from + k * stride + column, stride, RA_KEY_UNIT, RA_PANEL, to, poison);
         for (; column < dim; column += RA_PANEL, to += RA_KEY_BLOCK * RA_PANEL)
-            poison = pack_patch(from + k * stride + column, stride, keys,
-                                dim - column < RA_PANEL ? dim - column : RA_PANEL, to, poison);
+            pack_patch(from + k * stride + column, stride, keys, dim - column < RA_PANEL ? dim - column : RA_PANEL, to,
+                       poison);
     }
-    return poison[0] + poison[1] + poison[2] + poison[3] == 0.0f;
+    quad all = (poison[0] + poison[1]) + (poison[2] + poison[3]);
+    return all[0] + all[1] + all[2] + all[3] == 0.0f;
 }
 
 /* ---- The tile -------------------------------------------------------------------------------------------------- */
+
+/* Ask for floats that will be read soon; where they end need not be exact. */
+INLINE void fetch_lines(const float *from, int floats)
+{
+    for (int i = 0; i < floats; i += 16)
+        __builtin_prefetch(from + i, 0, 3);
+}
+
+/* Ask for the next few lines of rows that come later. */
+INLINE void fetch_burst(ra_fetch *f)
+{
+    for (int i = 0; i < f->burst && f->rows > 0; i++) {
+        __builtin_prefetch(f->row + f->at, 0, 2);
+        f->at += 64;
+        if (f->at >= f->bytes) {
+            f->at = 0;
+            f->row += f->stride;
+            f->rows--;
+        }
+    }
+}
 
 /* block[j][lane] += column[lane] * b_j: the whole arithmetic of both products. */
 INLINE void add_product(const float *column, float b0, float b1, float b2, float b3, vec block[4][VECTORS])
@@ -175,63 +199,92 @@ INLINE void add_product(const float *column, float b0, float b1, float b2, float
     __asm__ volatile("" ::: "memory");
 }
 
+/* block[j][lane] to and from memory, [4][LANES]. */
+INLINE void store_block(float *to, vec block[4][VECTORS])
+{
+    for (int j = 0; j < 4; j++)
+        for (int i = 0; i < VECTORS; i++)
+            v_store(to + j * LANES + i * WIDTH, block[j][i]);
+}
+
+INLINE void add_block(const float *from, vec block[4][VECTORS])
+{
+    for (int j = 0; j < 4; j++)
+        for (int i = 0; i < VECTORS; i++)
+            block[j][i] = v_add(v_load(from + j * LANES + i * WIDTH), block[j][i]);
+}
+
+/* block[j][lane] = sum of row[j][d] query[d][lane] over begin <= d < end; `ahead` is what will be read after it. */
+INLINE void score_chunk(const float *query, const float *const row[RA_KEY_UNIT], const float *ahead, ptrdiff_t begin,
+                        ptrdiff_t end, vec block[4][VECTORS])
+{
+    for (int j = 0; j < 4; j++)
+        for (int i = 0; i < VECTORS; i++)
+            block[j][i] = v_set(0.0f);
+    ptrdiff_t d = begin;
+    const float *column = query + d * LANES;
+    for (; d + UNROLL <= end; d += UNROLL, column += UNROLL * LANES) {
+        fetch_lines(ahead + RA_KEY_UNIT * d, RA_KEY_UNIT * UNROLL);
+        for (int u = 0; u < UNROLL; u++)
+            add_product(column + u * LANES, row[0][d + u], row[1][d + u], row[2][d + u], row[3][d + u], block);
+    }
+    for (; d < end; d++, column += LANES)
+        add_product(column, row[0][d], row[1][d], row[2][d], row[3][d], block);
+}
+
 /* 1. scores[k][lane] = sum_d key[k][d] query[d][lane], masked with -inf; top[] = their maximum over the keys. */
-INLINE void tile_scores(const ra_tile_call *c, bool masked, vec top[VECTORS])
+INLINE void tile_scores(const ra_tile_call *c, bool masked, bool chunked, vec top[VECTORS])
 {
     const vec minus_infinity = v_set(-INFINITY);
     for (int i = 0; i < VECTORS; i++)
         top[i] = minus_infinity;
     for (int k = c->begin; k < c->end; k += RA_KEY_UNIT) {
+        fetch_burst(c->fetch_key);
         const float *row[RA_KEY_UNIT];
         for (int j = 0; j < RA_KEY_UNIT; j++) /* past the last row: any row will do, its scores are masked */
             row[j] = c->key + (k + j < c->key_rows ? k + j : c->key_rows - 1) * c->key_stride;
-        vec s[RA_KEY_UNIT][VECTORS];
-        for (int j = 0; j < RA_KEY_UNIT; j++)
-            for (int i = 0; i < VECTORS; i++)
-                s[j][i] = v_set(0.0f);
-        const float *query = c->query;
-        ptrdiff_t d = 0;
-        const float *ahead = row[0] + RA_KEY_UNIT * c->key_stride;
-        for (; d + UNROLL <= c->head_dim; d += UNROLL, query += UNROLL * LANES) {
-            __builtin_prefetch(ahead + RA_KEY_UNIT * d, 0, 3);
-            for (int u = 0; u < UNROLL; u++)
-                add_product(query + u * LANES, row[0][d + u], row[1][d + u], row[2][d + u], row[3][d + u], s);
-        }
-        for (; d < c->head_dim; d++, query += LANES)
-            add_product(query, row[0][d], row[1][d], row[2][d], row[3][d], s);
+        const float *ahead = k + RA_KEY_UNIT < c->end ? row[0] + RA_KEY_UNIT * c->key_stride : c->value;
         float *scores = c->scores + (ptrdiff_t)k * LANES;
+        vec s[RA_KEY_UNIT][VECTORS];
+        score_chunk(c->query, row, ahead, 0, chunked ? DOT_CHUNK : c->head_dim, s);
+        for (int d = DOT_CHUNK; chunked && d < c->head_dim; d += DOT_CHUNK) {
+            store_block(scores, s);
+            score_chunk(c->query, row, ahead, d, d + DOT_CHUNK < c->head_dim ? d + DOT_CHUNK : c->head_dim, s);
+            add_block(scores, s);
+        }
         for (int j = 0; j < RA_KEY_UNIT; j++)
             for (int i = 0; i < VECTORS; i++) {
-                vec x = s[j][i];
                 if (masked)
-                    x = v_select(v_in_range(k + j, c->lo + i * WIDTH, c->hi + i * WIDTH), x, minus_infinity);
-                v_store(scores + j * LANES + i * WIDTH, x);
-                top[i] = v_max(x, top[i]); /* a NaN is left out here and comes back through exp2 */
+                    s[j][i] =
+                        v_select(v_in_range(k + j, c->lo + i * WIDTH, c->hi + i * WIDTH), s[j][i], minus_infinity);
+                top[i] = v_max(s[j][i], top[i]); /* a NaN is left out here and comes back through exp2 */
             }
+        store_block(scores, s);
     }
 }
 
 /* 2. scores -> weights exp2(score - max) in place; max and sum of the state follow, alpha[] rescales what was there. */
 INLINE void tile_softmax(const ra_tile_call *c, const vec top[VECTORS], vec alpha[VECTORS])
 {
-    vec reference[VECTORS], sum[VECTORS];
+    vec minus_reference[VECTORS], sum[VECTORS];
     for (int i = 0; i < VECTORS; i++) {
         vec old = v_load(c->state + i * WIDTH), max = v_max(top[i], old);
-        reference[i] = finite_or_zero(max);
-        alpha[i] = v_sub(old, reference[i]);
+        vec reference = finite_or_zero(max);
+        alpha[i] = v_sub(old, reference);
+        minus_reference[i] = v_sub(v_set(0.0f), reference); /* to be added: a load folds into an addition */
         v_store(c->state + i * WIDTH, max);
         sum[i] = v_set(0.0f);
     }
     exp2_nonpositive(alpha, VECTORS);
-    for (int k = c->begin; k < c->end; k += CHAINS / VECTORS) {
+    for (int k = c->begin; k < c->end; k++) {
         float *scores = c->scores + (ptrdiff_t)k * LANES;
-        vec p[CHAINS];
-        for (int i = 0; i < CHAINS; i++)
-            p[i] = v_sub(v_load(scores + i * WIDTH), reference[i % VECTORS]);
-        exp2_nonpositive(p, CHAINS);
-        for (int i = 0; i < CHAINS; i++) {
+        vec p[VECTORS];
+        for (int i = 0; i < VECTORS; i++)
+            p[i] = v_add(minus_reference[i], v_load(scores + i * WIDTH));
+        exp2_nonpositive(p, VECTORS);
+        for (int i = 0; i < VECTORS; i++) {
             v_store(scores + i * WIDTH, p[i]);
-            sum[i % VECTORS] = v_add(sum[i % VECTORS], p[i]);
+            sum[i] = v_add(sum[i], p[i]);
         }
     }
     for (int i = 0; i < VECTORS; i++) {
@@ -256,7 +309,11 @@ INLINE void tile_values(const ra_tile_call *c, bool guarded, const vec alpha[VEC
 {
     float *acc = c->state + 2 * LANES;
     const float *panel = c->value;
+    int query_share = c->head_dim * LANES / (c->value_dim + RA_PANEL - 1) * RA_PANEL;
     for (int column = 0; column < c->value_dim; column += RA_PANEL) {
+        fetch_burst(c->fetch_value);
+        fetch_lines(acc + RA_PANEL * LANES, RA_PANEL * LANES);
+        fetch_lines(c->next_query + column / RA_PANEL * query_share, query_share);
         vec a[RA_PANEL][VECTORS];
         for (int j = 0; j < RA_PANEL; j++)
             for (int i = 0; i < VECTORS; i++)
@@ -278,18 +335,48 @@ INLINE void tile_values(const ra_tile_call *c, bool guarded, const vec alpha[VEC
     }
 }
 
+/*
+ * The passes as functions of their own: compilers give the accumulators registers in one inner loop, not in six at
+ * once.
+ */
+#define PASS static __attribute__((noinline)) void
+
+PASS scores_plain(const ra_tile_call *c, vec top[VECTORS])
+{
+    tile_scores(c, false, false, top);
+}
+
+PASS scores_masked(const ra_tile_call *c, vec top[VECTORS])
+{
+    tile_scores(c, true, false, top);
+}
+
+PASS scores_long(const ra_tile_call *c, vec top[VECTORS])
+{
+    tile_scores(c, c->lo != NULL, true, top);
+}
+
+PASS softmax(const ra_tile_call *c, const vec top[VECTORS], vec alpha[VECTORS])
+{
+    tile_softmax(c, top, alpha);
+}
+
+PASS values_plain(const ra_tile_call *c, const vec alpha[VECTORS])
+{
+    tile_values(c, false, alpha);
+}
+
+PASS values_guarded(const ra_tile_call *c, const vec alpha[VECTORS])
+{
+    tile_values(c, true, alpha);
+}
+
 static void tile(const ra_tile_call *c)
 {
     vec top[VECTORS], alpha[VECTORS];
-    if (c->lo)
-        tile_scores(c, true, top);
-    else
-        tile_scores(c, false, top);
-    tile_softmax(c, top, alpha);
-    if (c->lo && c->guard)
-        tile_values(c, true, alpha);
-    else
-        tile_values(c, false, alpha);
+    (c->head_dim > DOT_CHUNK ? scores_long : c->lo ? scores_masked : scores_plain)(c, top);
+    softmax(c, top, alpha);
+    (c->lo && c->guard ? values_guarded : values_plain)(c, alpha);
 }
 
 static void merge_group(float *into, const float *from, int value_dim)

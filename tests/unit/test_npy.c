@@ -1,5 +1,4 @@
-/* .npy headers from good and bad bytes, and arrays in files: ranges, temporary names, files that lie about their size.
- */
+/* .npy headers from good and bad bytes, and arrays in files: ranges, temporary names, files that lie about sizes. */
 #include "io/npy_header.h"
 
 #include <dirent.h>

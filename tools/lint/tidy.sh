@@ -6,4 +6,4 @@ source tools/builds.sh
 
 configure clang -DRINGATTN_TESTS=ON
 sed -nE 's/^ *"file": "(.*)",?$/\1/p' build/clang/compile_commands.json | sort -u |
-    xargs -P "$(nproc)" -n 2 clang-tidy -p build/clang --quiet
+    xargs -d '\n' -P "$(nproc)" -n 2 clang-tidy -p build/clang --quiet
