@@ -10,6 +10,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 typedef struct bench_case {
     const char *name;
@@ -99,11 +101,14 @@ static ra_status prepare(bench_run *r, const bench_case *c, ra_kernel_id best, i
     int64_t size = (int64_t)ra_dtype_size(c->dtype);
     int64_t query_bytes = c->q_len * c->heads * c->dim * size, key_bytes = c->kv_len * c->kv_heads * c->dim * size;
     r->key_value_bytes = 2 * key_bytes;
-    char *at = r->memory = malloc((size_t)(2 * query_bytes + 2 * key_bytes));
+    enum { LARGE_PAGE = 2 << 20 };
+    size_t bytes = (size_t)(2 * query_bytes + 2 * key_bytes + LARGE_PAGE - 1) / LARGE_PAGE * LARGE_PAGE;
+    char *at = r->memory = aligned_alloc(LARGE_PAGE, bytes);
     if (!at) {
         fprintf(stderr, "ringattn bench: out of memory for %s\n", c->name);
         return RA_ERROR_MEMORY;
     }
+    madvise(at, bytes, MADV_HUGEPAGE); /* as the command does for its tensors */
     r->k = ra_tensor_dense(at, c->dtype, RA_BSHD, 1, c->kv_len, c->kv_heads, c->dim);
     r->v = ra_tensor_dense(at + key_bytes, c->dtype, RA_BSHD, 1, c->kv_len, c->kv_heads, c->dim);
     r->q = ra_tensor_dense(at + 2 * key_bytes, c->dtype, RA_BSHD, 1, c->q_len, c->heads, c->dim);
@@ -192,6 +197,7 @@ static int failed(const bench_case *c)
 static int run_cases(const bench_options *options, bench_run *runs, ra_kernel_id best_kernel, int threads)
 {
     int count = 0, code = 0;
+    bool terminal = isatty(STDERR_FILENO);
     for (int i = 0; i < CASES; i++) {
         const bench_case *c = &cases[i];
         if ((options->only && !strstr(c->name, options->only)) || !ra_kernel_available(c->kernel))
@@ -201,11 +207,13 @@ static int run_cases(const bench_options *options, bench_run *runs, ra_kernel_id
     }
     for (int round = 0; round < options->rounds; round++)
         for (int i = 0; i < count; i++) {
-            fprintf(stderr, "\rround %d of %d, case %d of %d ", round + 1, options->rounds, i + 1, count);
+            if (terminal)
+                fprintf(stderr, "\rround %d of %d, case %d of %d ", round + 1, options->rounds, i + 1, count);
             if (measure(&runs[i]))
                 return failed(runs[i].c);
         }
-    fprintf(stderr, "\r%40s\r", "");
+    if (terminal)
+        fprintf(stderr, "\r%40s\r", "");
     probe_reading best[8] = {{0, 0}};
     best_of(best, runs, count);
     printf("%-24s %-8s %2s %9s %-8s %6s %6s %9s %7s %9s\n", "case", "kernel", "th", "median", "", "ratio", "goal",

@@ -5,10 +5,11 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 /* How much is read or written between two looks at the signals. */
-enum { PIECE_ELEMENTS = 16 << 20, ALIGNMENT = 64 };
+enum { PIECE_ELEMENTS = 16 << 20, LINE = 64, LARGE_PAGE = 2 << 20 };
 
 /* The view of a whole file, whose dimensions are those of `axes` from the right. */
 static ra_tensor view(tensor_axes axes, ra_dtype dtype, int dims, const int64_t *shape)
@@ -88,9 +89,12 @@ int tensor_files_allocate(tensor_file *const files[], int count)
         size_t bytes = data_bytes(files[i]);
         if (bytes == 0)
             continue;
-        files[i]->tensor.data = aligned_alloc(ALIGNMENT, (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT);
+        size_t alignment = bytes < LARGE_PAGE ? LINE : LARGE_PAGE;
+        files[i]->tensor.data = aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
         if (!files[i]->tensor.data)
             code = report(EXIT_USAGE, "%s: out of memory: %zu bytes", files[i]->path, bytes);
+        else /* rows of one head lie far apart: large pages save much of finding them; no matter if refused */
+            madvise(files[i]->tensor.data, bytes, MADV_HUGEPAGE);
     }
     return code;
 }

@@ -1,6 +1,7 @@
 /* The public functions: validate, resolve defaults, hand on. */
 #include "base/checked.h"
 #include "base/cpu.h"
+#include "base/sized.h"
 #include "base/tensor.h"
 #include "exec/exec.h"
 #include "exec/reference.h"
@@ -18,32 +19,6 @@ enum { MAX_DIM = 1024, MAX_THREADS = 4096 };
 const char *ra_version(void)
 {
     return VERSION_TEXT(RA_VERSION_MAJOR, RA_VERSION_MINOR, RA_VERSION_PATCH);
-}
-
-/* ---- Structs that grow: what the caller's version of a struct has is copied, the rest stays at its default ------- */
-
-static ra_status copy_in(void *ours, size_t our_size, const void *theirs, const char *name, const char *macro)
-{
-    size_t size;
-    memcpy(&size, theirs, sizeof size);
-    if (size < sizeof size || size > 4096)
-        return ra_fail(RA_ERROR_ARGUMENT, "%s: size %zu: set the struct up with %s", name, size, macro);
-    if (size > our_size)
-        return ra_fail(RA_ERROR_UNSUPPORTED, "%s: size %zu is of a newer version than this library %s", name, size,
-                       ra_version());
-    memcpy(ours, theirs, size);
-    return RA_OK;
-}
-
-static ra_status copy_out(void *theirs, const void *ours, size_t our_size, const char *name, const char *macro)
-{
-    size_t size;
-    memcpy(&size, theirs, sizeof size);
-    if (size < sizeof size || size > 4096)
-        return ra_fail(RA_ERROR_ARGUMENT, "%s: size %zu: set the struct up with %s", name, size, macro);
-    memcpy((char *)theirs + sizeof size, (const char *)ours + sizeof size,
-           (size < our_size ? size : our_size) - sizeof size);
-    return RA_OK;
 }
 
 /* ---- Validation ------------------------------------------------------------------------------------------------ */
@@ -182,9 +157,9 @@ ra_status ra_plan_create(const ra_problem *their_problem, const ra_options *thei
     *plan = NULL;
     if (!their_problem)
         return ra_fail(RA_ERROR_ARGUMENT, "problem is NULL");
-    ra_status status = copy_in(&problem, sizeof problem, their_problem, "ra_problem", "RA_PROBLEM_INIT");
+    ra_status status = ra_copy_in(&problem, sizeof problem, their_problem, "ra_problem", "RA_PROBLEM_INIT");
     if (!status && their_options)
-        status = copy_in(&options, sizeof options, their_options, "ra_options", "RA_OPTIONS_INIT");
+        status = ra_copy_in(&options, sizeof options, their_options, "ra_options", "RA_OPTIONS_INIT");
     if (status)
         return status;
     ra_plan *made = calloc(1, sizeof *made);
@@ -213,7 +188,7 @@ ra_status ra_plan_describe(const ra_plan *p, ra_plan_info *info)
         return ra_fail(RA_ERROR_ARGUMENT, "%s is NULL", p ? "info" : "plan");
     ra_plan_info ours = {sizeof ours, p->kernel, p->variant,       p->threads,      p->tile_rows, RA_KEY_BLOCK,
                          p->spans,    p->tiles,  p->pairs_visible, p->pairs_worked, p->flops,     p->peak_bytes};
-    return copy_out(info, &ours, sizeof ours, "ra_plan_info", "RA_PLAN_INFO_INIT");
+    return ra_copy_out(info, &ours, sizeof ours, "ra_plan_info", "RA_PLAN_INFO_INIT");
 }
 
 ra_status ra_plan_visible(const ra_plan *p, int64_t head, int64_t query, int64_t first_key, int64_t count,
@@ -263,7 +238,7 @@ ra_status ra_forward(const ra_plan *p, const ra_tensor *q, const ra_tensor *k, c
     if (!status)
         status = ra_execute(p, kernel, q, k, v, output, lse, &ours);
     if (!status && stats)
-        status = copy_out(stats, &ours, sizeof ours, "ra_stats", "RA_STATS_INIT");
+        status = ra_copy_out(stats, &ours, sizeof ours, "ra_stats", "RA_STATS_INIT");
     return status;
 }
 
@@ -293,5 +268,5 @@ ra_status ra_system_describe(ra_system_info *info)
     if (status)
         return status;
     ours.kernel = kernel->id;
-    return copy_out(info, &ours, sizeof ours, "ra_system_info", "RA_SYSTEM_INFO_INIT");
+    return ra_copy_out(info, &ours, sizeof ours, "ra_system_info", "RA_SYSTEM_INFO_INIT");
 }

@@ -2,6 +2,7 @@
 #include "io/npy_header.h"
 
 #include "base/checked.h"
+#include "base/sized.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -191,26 +192,16 @@ static ra_status check_unfinished(const ra_array *a, const char *doing)
 }
 
 /* The new name must be on the disk too; a file system that cannot promise that is no reason to fail. */
-static void sync_directory(const char *path)
+static void sync_directory(char *path)
 {
-    const char *slash = strrchr(path, '/');
-    int fd = -1;
-    if (!slash)
-        fd = open(".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    else {
-        size_t length = slash == path ? 1 : (size_t)(slash - path);
-        char *directory = malloc(length + 1);
-        if (!directory)
-            return;
-        memcpy(directory, path, length);
-        directory[length] = 0;
-        fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        free(directory);
-    }
-    if (fd >= 0) {
-        fsync(fd);
-        close(fd);
-    }
+    char *slash = strrchr(path, '/');
+    if (slash)
+        slash[slash == path] = '\0'; /* "/name" lies in "/" */
+    int fd = open(slash ? path : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    fsync(fd);
+    close(fd);
 }
 
 ra_status ra_array_commit(ra_array *a)
@@ -225,7 +216,7 @@ ra_status ra_array_commit(ra_array *a)
     if (rename(a->temporary, a->path) != 0)
         return fail_errno(a->path, "create");
     a->committed = true;
-    sync_directory(a->path);
+    sync_directory(a->temporary); /* which is gone: its name may be cut */
     return RA_OK;
 }
 
@@ -235,15 +226,10 @@ ra_status ra_array_describe(const ra_array *a, ra_array_info *info)
 {
     if (!a || !info)
         return ra_fail(RA_ERROR_ARGUMENT, "%s is NULL", a ? "info" : "array");
-    if (info->size < sizeof info->size)
-        return ra_fail(RA_ERROR_ARGUMENT, "ra_array_info: size %zu: set the struct up with RA_ARRAY_INFO_INIT",
-                       info->size);
-    ra_array_info ours = {.size = info->size, .dtype = a->header.dtype, .dims = a->header.dims};
+    ra_array_info ours = {.size = sizeof ours, .dtype = a->header.dtype, .dims = a->header.dims};
     memcpy(ours.shape, a->header.shape, sizeof ours.shape);
     ours.count = a->header.count;
-    /* A caller built with an older header has a shorter struct. */
-    memcpy(info, &ours, info->size < sizeof ours ? info->size : sizeof ours);
-    return RA_OK;
+    return ra_copy_out(info, &ours, sizeof ours, "ra_array_info", "RA_ARRAY_INFO_INIT");
 }
 
 static ra_status check_range(const ra_array *a, int64_t first, int64_t count)

@@ -6,7 +6,7 @@
 #define KERNEL_ID RA_KERNEL_AVX2
 #define WIDTH 8
 #define VECTORS 3
-#define TILE_GROUPS 16
+#define TILE_GROUPS 24
 #define TILE_BYTES (400 << 10)
 #define DECODE_QUERIES 4
 

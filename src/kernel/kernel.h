@@ -43,18 +43,22 @@ typedef struct ra_tile_call {
     float *state;           /* of the group, read and written */
 } ra_tile_call;
 
-/* One query row against the keys begin <= k < end of one block. */
+/*
+ * A few query rows against one block of keys, for one or several heads. With several, the rows of all heads at a
+ * position are read one after the other, as they lie in memory when heads are inside positions.
+ */
 typedef struct ra_decode_call {
-    const float *query; /* [head_dim] */
-    const float *key;   /* row k at key + k * key_stride */
-    const float *value; /* row k at value + k * value_stride */
-    int64_t key_stride, value_stride;
-    int begin, end;
+    int heads, rows;          /* key/value heads; query rows of each */
+    int queries;              /* row r is of query r % queries */
+    const float *query;       /* [heads][rows][head_dim] */
+    const float *key, *value; /* head h, key k at key + h * key_head_stride + k * key_stride */
+    int64_t key_stride, key_head_stride, value_stride, value_head_stride;
+    const float *next_key;  /* the keys of the call after this one, to be fetched; any address will do */
+    const int *begin, *end; /* [queries]: a row sees keys begin <= k < end of the block, maybe none */
     int head_dim, value_dim;
-    bool cold;             /* the rows are not in the cache yet: fetch values ahead while keys are worked */
-    const float *next_key; /* NULL, or the key rows that will be wanted next, fetched while values are worked */
-    float *scores;         /* scratch [RA_KEY_BLOCK] */
-    float *state;          /* max, sum, acc[value_dim] */
+    float *scores; /* scratch [heads][rows][RA_KEY_BLOCK] */
+    float *sums;   /* scratch [heads][rows][1 + value_dim] */
+    float *state;  /* [heads][rows][2 + value_dim]: max, sum, acc */
 } ra_decode_call;
 
 /* Rows of any dtype and stride, in elements. */

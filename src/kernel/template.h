@@ -423,22 +423,16 @@ static void finish_group(float *state, int rows, int value_dim, const ra_rows *o
             store_one(output, r * output->row_stride + column * output->dim_stride, acc[(ptrdiff_t)column * LANES + r]);
 }
 
-/* ---- Decoding: one row, vectors along the head dimension -------------------------------------------------------- */
-
-INLINE void fetch_row(const float *row, int floats)
-{
-    const char *at = (const char *)row;
-    for (int i = 0; i < floats * (int)sizeof(float); i += 64)
-        __builtin_prefetch(at + i, 0, 2);
-}
+/* ---- Decoding: vectors along the head dimension, keys and values read once, in the order of memory --------------- */
 
 INLINE float sum_lanes(vec v)
 {
-    float lane[WIDTH], sum = 0.0f;
+    float lane[WIDTH];
     v_store(lane, v);
-    for (int i = 0; i < WIDTH; i++)
-        sum += lane[i];
-    return sum;
+    for (int half = WIDTH / 2; half > 0; half /= 2)
+        for (int i = 0; i < half; i++)
+            lane[i] += lane[i + half];
+    return lane[0];
 }
 
 INLINE float exp2_one(float x)
@@ -450,7 +444,7 @@ INLINE float exp2_one(float x)
     return lane[0];
 }
 
-/* query[dim] . row[j][dim] for RA_KEY_UNIT rows, two accumulators each to cover the latency. */
+/* scores[j] = query . row[j] for RA_KEY_UNIT rows, two accumulators each to cover the latency. */
 INLINE void dot_rows(const float *query, const float *const row[RA_KEY_UNIT], int dim, float *scores)
 {
     vec even[RA_KEY_UNIT], odd[RA_KEY_UNIT];
@@ -472,69 +466,114 @@ INLINE void dot_rows(const float *query, const float *const row[RA_KEY_UNIT], in
     }
 }
 
-/* acc[0..columns) = alpha acc + sum_k weight[k] value[k][0..columns), columns = count * WIDTH. */
-INLINE void weigh_columns(const ra_decode_call *c, int count, int column, float alpha, bool fetch)
+/* 1. scores[head][row][k] for the keys of a unit that the row sees. */
+INLINE void decode_scores(const ra_decode_call *c, int k)
 {
-    vec a[8];
-    for (int i = 0; i < count; i++)
-        a[i] = v_set(0.0f);
-    for (int k = c->begin; k < c->end; k++) {
-        const float *row = c->value + k * c->value_stride + column;
-        if (fetch && c->next_key)
-            fetch_row(c->next_key + k * c->key_stride, c->head_dim);
-        vec w = v_set(c->scores[k]);
-        for (int i = 0; i < count; i++)
-            a[i] = v_fma(w, v_load(row + i * WIDTH), a[i]);
+    for (int i = 0; i < c->heads * c->rows; i++) {
+        int begin = c->begin[i % c->rows % c->queries], end = c->end[i % c->rows % c->queries];
+        if (k + RA_KEY_UNIT <= begin || k >= end)
+            continue;
+        const float *key = c->key + i / c->rows * c->key_head_stride, *row[RA_KEY_UNIT];
+        for (int j = 0; j < RA_KEY_UNIT; j++) /* keys that are not seen: any that is, and the score is not kept */
+            row[j] = key + (k + j < begin ? begin : k + j < end ? k + j : end - 1) * c->key_stride;
+        float s[RA_KEY_UNIT];
+        dot_rows(c->query + (ptrdiff_t)i * c->head_dim, row, c->head_dim, s);
+        for (int j = 0; j < RA_KEY_UNIT; j++)
+            if (k + j >= begin && k + j < end)
+                c->scores[(ptrdiff_t)i * RA_KEY_BLOCK + k + j] = s[j];
     }
-    float *acc = c->state + 2 + column;
-    for (int i = 0; i < count; i++)
-        v_store(acc + i * WIDTH, v_fma(v_load(acc + i * WIDTH), v_set(alpha), a[i]));
+}
+
+/* 2. scores -> weights of one row; max and sum of its state follow; sums[0] = what rescales the state. */
+INLINE void decode_softmax(const ra_decode_call *c, int begin, int end, float *scores, float *sums, float *state)
+{
+    float old = state[0], max = old;
+    for (int k = begin; k < end; k++)
+        max = scores[k] > max ? scores[k] : max;
+    float reference = max > -INFINITY ? max : 0.0f;
+    vec sum = v_set(0.0f);
+    for (int k = 0; k < RA_KEY_BLOCK; k += WIDTH) {
+        vec p = v_sub(v_load(scores + k), v_set(reference));
+        exp2_nonpositive(&p, 1);
+        v_store(scores + k, p);
+        sum = v_add(sum, p);
+    }
+    sums[0] = exp2_one(old - reference);
+    for (int d = 0; d < c->value_dim; d++)
+        sums[1 + d] = 0.0f;
+    state[0] = max;
+    state[1] = state[1] * sums[0] + sum_lanes(sum);
+}
+
+/* sums[d] += weight[j] value[j][d], key after key, for the `keys` keys of a unit. */
+INLINE void add_values(const float *weight, const float *value, int64_t stride, int keys, int dim, float *sums)
+{
+    ptrdiff_t d = 0;
+    for (; d + WIDTH <= dim; d += WIDTH) {
+        vec a = v_load(sums + d);
+        for (int j = 0; j < keys; j++)
+            a = v_fma(v_set(weight[j]), v_load(value + j * stride + d), a);
+        v_store(sums + d, a);
+    }
+    for (; d < dim; d++)
+        for (int j = 0; j < keys; j++)
+            sums[d] += weight[j] * value[j * stride + d];
+}
+
+/* 3. sums[head][row] += the values of a unit's keys that the row sees. */
+INLINE void decode_values(const ra_decode_call *c, int k)
+{
+    for (int i = 0; i < c->heads * c->rows; i++) {
+        int begin = c->begin[i % c->rows % c->queries], end = c->end[i % c->rows % c->queries];
+        int first = k < begin ? begin : k, last = k + RA_KEY_UNIT < end ? k + RA_KEY_UNIT : end;
+        const float *weight = c->scores + (ptrdiff_t)i * RA_KEY_BLOCK + first;
+        const float *value = c->value + i / c->rows * c->value_head_stride + first * c->value_stride;
+        float *sums = c->sums + (ptrdiff_t)i * (1 + c->value_dim) + 1;
+        if (last - first == RA_KEY_UNIT)
+            add_values(weight, value, c->value_stride, RA_KEY_UNIT, c->value_dim, sums);
+        else if (first < last)
+            add_values(weight, value, c->value_stride, last - first, c->value_dim, sums);
+    }
+}
+
+/*
+ * Ask for the rows that are read after those being worked. One head alone is a short stretch of keys, then one of
+ * values, which the hardware does not foresee; with several heads the stretches are long enough.
+ */
+INLINE void fetch_unit(const float *rows, int64_t stride, int k, int dim)
+{
+    for (int j = 0; j < RA_KEY_UNIT; j++)
+        fetch_lines(rows + (k + j) * stride, dim);
 }
 
 static void decode(const ra_decode_call *c)
 {
-    int first = c->begin / RA_KEY_UNIT * RA_KEY_UNIT;
-    for (int k = 0; k < RA_KEY_BLOCK; k++)
-        c->scores[k] = -INFINITY;
-    for (int k = first; k < c->end; k += RA_KEY_UNIT) {
-        const float *row[RA_KEY_UNIT];
-        float s[RA_KEY_UNIT];
-        for (int j = 0; j < RA_KEY_UNIT; j++) {
-            int at = k + j < c->begin ? c->begin : k + j < c->end ? k + j : c->end - 1;
-            row[j] = c->key + at * c->key_stride;
-            if (c->cold)
-                fetch_row(c->value + at * c->value_stride, c->value_dim);
-        }
-        dot_rows(c->query, row, c->head_dim, s);
-        for (int j = 0; j < RA_KEY_UNIT; j++)
-            if (k + j >= c->begin && k + j < c->end)
-                c->scores[k + j] = s[j];
+    int all = c->heads * c->rows, begin = RA_KEY_BLOCK, end = 0;
+    for (int i = 0; i < c->queries; i++) {
+        begin = c->begin[i] < begin ? c->begin[i] / RA_KEY_UNIT * RA_KEY_UNIT : begin;
+        end = c->end[i] > end ? c->end[i] : end;
     }
-
-    float old = c->state[0], max = old;
-    for (int k = c->begin; k < c->end; k++)
-        max = c->scores[k] > max ? c->scores[k] : max;
-    float reference = max > -INFINITY ? max : 0.0f, alpha = exp2_one(old - reference);
-    vec sum = v_set(0.0f);
-    for (int k = 0; k < RA_KEY_BLOCK; k += WIDTH) {
-        vec p = v_sub(v_load(c->scores + k), v_set(reference));
-        exp2_nonpositive(&p, 1);
-        v_store(c->scores + k, p);
-        sum = v_add(sum, p);
+    for (ptrdiff_t i = 0; i < (ptrdiff_t)all * RA_KEY_BLOCK; i++)
+        c->scores[i] = -INFINITY;
+    for (int k = begin; k < end; k += RA_KEY_UNIT) {
+        if (c->heads == 1)
+            fetch_unit(c->value, c->value_stride, k, c->value_dim);
+        decode_scores(c, k);
     }
-    c->state[0] = max;
-    c->state[1] = c->state[1] * alpha + sum_lanes(sum);
-
-    int column = 0;
-    for (; column + 8 * WIDTH <= c->value_dim; column += 8 * WIDTH)
-        weigh_columns(c, 8, column, alpha, column == 0);
-    for (; column + WIDTH <= c->value_dim; column += WIDTH)
-        weigh_columns(c, 1, column, alpha, column == 0);
-    for (; column < c->value_dim; column++) {
-        float a = 0.0f;
-        for (int k = c->begin; k < c->end; k++)
-            a += c->scores[k] * c->value[k * c->value_stride + column];
-        c->state[2 + column] = c->state[2 + column] * alpha + a;
+    for (int i = 0; i < all; i++)
+        decode_softmax(c, c->begin[i % c->rows % c->queries], c->end[i % c->rows % c->queries],
+                       c->scores + (ptrdiff_t)i * RA_KEY_BLOCK, c->sums + (ptrdiff_t)i * (1 + c->value_dim),
+                       c->state + (ptrdiff_t)i * (2 + c->value_dim));
+    for (int k = begin; k < end; k += RA_KEY_UNIT) {
+        if (c->heads == 1)
+            fetch_unit(c->next_key, c->key_stride, k, c->head_dim);
+        decode_values(c, k);
+    }
+    for (int i = 0; i < all; i++) {
+        const float *sums = c->sums + (ptrdiff_t)i * (1 + c->value_dim);
+        float *state = c->state + (ptrdiff_t)i * (2 + c->value_dim);
+        for (int d = 0; d < c->value_dim; d++)
+            state[2 + d] = state[2 + d] * sums[0] + sums[1 + d];
     }
 }
 

@@ -82,9 +82,12 @@ static void lay_out_decoding(ra_plan *p)
     s->state = place(&s->bytes, p->spans > 1 ? 0 : rows * p->unit_floats * f);
     s->key = place(&s->bytes, (int64_t)RA_KEY_BLOCK * p->head_dim * f);
     s->value = place(&s->bytes, (int64_t)RA_KEY_BLOCK * p->value_dim * f);
-    s->scores = place(&s->bytes, RA_KEY_BLOCK * f);
+    s->staging = place(&s->bytes, rows * (1 + p->value_dim) * f);
+    s->scores = place(&s->bytes, rows * RA_KEY_BLOCK * f);
     s->rows = place(&s->bytes, p->q_len * (int64_t)sizeof(ra_interval));
     s->groups = place(&s->bytes, p->q_len * (int64_t)sizeof(ra_group_bounds));
+    s->lo = place(&s->bytes, p->q_len * (int64_t)sizeof(int));
+    s->hi = place(&s->bytes, p->q_len * (int64_t)sizeof(int));
 }
 
 /*

@@ -56,7 +56,8 @@ static ra_status documents_parse(ra_parser *p, ra_term *term)
         if (term->ends[i] < 1)
             return ra_fail(RA_ERROR_ARGUMENT, "pattern \"%.200s\": document %lld has length %lld: must be >= 1",
                            p->text, (long long)i + 1, (long long)term->ends[i]);
-        sum = ra_add_clamped(sum, term->ends[i]);
+        if (!ra_add_ok(sum, term->ends[i], &sum))
+            return ra_fail(RA_ERROR_ARGUMENT, "pattern \"%.200s\": the documents add up to more than 2^63", p->text);
         term->ends[i] = sum;
     }
     if (sum != p->kv_len)

@@ -1,0 +1,41 @@
+#include "support/random.h"
+
+#include <stdlib.h>
+
+seed_range seeds(int quick)
+{
+    const char *picked = getenv("RINGATTN_SEED"), *slow = getenv("RINGATTN_SLOW");
+    if (picked) {
+        uint64_t seed = strtoull(picked, NULL, 10);
+        return (seed_range){seed, seed + 1};
+    }
+    return (seed_range){1, 1 + (uint64_t)quick * (slow && *slow ? 20 : 1)};
+}
+
+/* splitmix64: any seed will do, neighbours included. */
+uint64_t choose_bits(choices *c)
+{
+    uint64_t z = c->state += 0x9e3779b97f4a7c15U;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9U;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebU;
+    return z ^ z >> 31;
+}
+
+int64_t choose(choices *c, int64_t low, int64_t high)
+{
+    return low + (int64_t)(choose_bits(c) % (uint64_t)(high - low + 1));
+}
+
+bool chance(choices *c, int times)
+{
+    return choose(c, 1, times) == 1;
+}
+
+/* The sum of twelve uniform numbers. */
+float choose_normal(choices *c)
+{
+    double sum = -6;
+    for (int i = 0; i < 12; i++)
+        sum += (double)(choose_bits(c) >> 11) * 0x1p-53;
+    return (float)sum;
+}

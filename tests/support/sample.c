@@ -1,0 +1,285 @@
+#include "support/sample.h"
+
+#include "compare.h"
+#include "support/unit.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void *take(size_t bytes)
+{
+    void *memory = malloc(bytes ? bytes : 1);
+    assert_non_null(memory);
+    return memory;
+}
+
+/* ---- Patterns -------------------------------------------------------------------------------------------------- */
+
+static void append(char *text, size_t size, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+static void append(char *text, size_t size, const char *format, ...)
+{
+    size_t used = strlen(text);
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text + used, size - used, format, arguments);
+    va_end(arguments);
+}
+
+static void append_documents(choices *c, int64_t kv_len, char *text, size_t size)
+{
+    enum { MOST = 12 };
+    const char *before = "documents:";
+    for (int i = 1; kv_len > 0; i++) {
+        int64_t length = i == MOST || chance(c, 5) ? kv_len : choose(c, 1, kv_len);
+        append(text, size, "%s%lld", before, (long long)length);
+        kv_len -= length;
+        before = ",";
+    }
+}
+
+void choose_pattern(choices *c, int64_t kv_len, char *text, size_t size)
+{
+    int64_t terms = choose(c, 1, 3), reach = chance(c, 3) ? 3 : kv_len;
+    text[0] = '\0';
+    for (int64_t i = 0; i < terms; i++) {
+        append(text, size, "%s", i ? "+" : "");
+        switch (choose(c, 0, 4)) {
+        case 0: append(text, size, "full"); break;
+        case 1: append(text, size, "causal"); break;
+        case 2: append(text, size, "window:%lld", (long long)choose(c, 0, reach)); break;
+        case 3:
+            append(text, size, "window:%lld,%lld", (long long)choose(c, 0, reach), (long long)choose(c, 0, reach));
+            break;
+        default: append_documents(c, kv_len, text, size); break;
+        }
+    }
+}
+
+/* ---- Tensors --------------------------------------------------------------------------------------------------- */
+
+static void set_shape(const ra_problem *p, int which, int64_t shape[4])
+{
+    bool of_query = which == SAMPLE_QUERY || which == SAMPLE_OUTPUT || which == SAMPLE_LSE;
+    shape[0] = p->batch;
+    shape[1] = of_query ? p->q_len : p->kv_len;
+    shape[2] = of_query ? p->heads : p->kv_heads;
+    shape[3] = which == SAMPLE_QUERY || which == SAMPLE_KEY ? p->head_dim : which == SAMPLE_LSE ? 1 : p->value_dim;
+}
+
+/* Normal numbers in the order of the indices, whatever the strides are. */
+static void fill(const ra_tensor *t, uint64_t seed)
+{
+    float *row = take((size_t)t->dim * sizeof *row);
+    for (int64_t i = 0; i < t->batch * t->seq * t->heads; i++) {
+        ra_generate(RA_NORMAL, seed, i * t->dim, t->dim, row);
+        for (int64_t d = 0; d < t->dim; d++)
+            ra_tensor_set(t, i / t->heads / t->seq, i / t->heads % t->seq, i % t->heads, d, row[d]);
+    }
+    free(row);
+}
+
+/* Memory for a view whose strides are those of axes laid out from order[3], the innermost, to order[0]. */
+static void place(sample *s, int which, ra_dtype dtype, const int order[4], const int64_t padding[4],
+                  const bool turned[4], const bool broadcast[4])
+{
+    int64_t shape[4], stride[4], count = 1, origin = 0, size = (int64_t)ra_dtype_size(dtype);
+    set_shape(&s->problem, which, shape);
+    for (int i = 3; i >= 0; i--) {
+        int axis = order[i];
+        stride[axis] = broadcast[axis] ? 0 : count;
+        if (broadcast[axis])
+            continue;
+        int64_t end = (shape[axis] - 1) * count;
+        if (turned[axis]) {
+            origin += end;
+            stride[axis] = -stride[axis];
+        }
+        count = end + count + padding[axis];
+    }
+    s->bytes[which] = (size_t)(count * size);
+    s->memory[which] = take(s->bytes[which]);
+    memset(s->memory[which], 0xff, s->bytes[which]); /* NaN in every dtype: padding that is read will show */
+    s->tensors[which] =
+        (ra_tensor){(char *)s->memory[which] + origin * size, dtype,     shape[0],  shape[1],  shape[2], shape[3],
+                    stride[0],                                stride[1], stride[2], stride[3]};
+}
+
+static void start(sample *s, const ra_problem *problem)
+{
+    s->problem = *problem;
+    if (problem->kv_len == RA_SAME)
+        s->problem.kv_len = problem->q_len;
+    if (problem->kv_heads == RA_SAME)
+        s->problem.kv_heads = problem->heads;
+    if (problem->value_dim == RA_SAME)
+        s->problem.value_dim = problem->head_dim;
+    snprintf(s->pattern, sizeof s->pattern, "%s", problem->pattern ? problem->pattern : "full");
+    s->problem.pattern = s->pattern;
+}
+
+void sample_make(sample *s, const ra_problem *problem)
+{
+    static const int order[4] = {0, 1, 2, 3};
+    static const int64_t padding[4] = {0};
+    static const bool no[4] = {false};
+    start(s, problem);
+    for (int i = 0; i < SAMPLE_TENSORS; i++) {
+        place(s, i, RA_F32, order, padding, no, no);
+        if (i <= SAMPLE_VALUE)
+            fill(&s->tensors[i], (uint64_t)i + 1);
+    }
+}
+
+static void choose_order(choices *c, int order[4])
+{
+    static const int usual[2][4] = {{0, 1, 2, 3}, {0, 2, 1, 3}};
+    memcpy(order, usual[choose(c, 0, 1)], sizeof usual[0]);
+    for (int i = 3; i > 0 && chance(c, 2); i--) {
+        int64_t j = choose(c, 0, i);
+        int axis = order[i];
+        order[i] = order[j];
+        order[j] = axis;
+    }
+}
+
+void sample_make_any(sample *s, const ra_problem *problem, choices *c)
+{
+    start(s, problem);
+    for (int i = 0; i < SAMPLE_TENSORS; i++) {
+        bool input = i <= SAMPLE_VALUE, plain = chance(c, 2), turned[4], broadcast[4];
+        int order[4];
+        int64_t padding[4];
+        ra_dtype dtype = i == SAMPLE_LSE || chance(c, 2) ? RA_F32 : chance(c, 2) ? RA_F16 : RA_BF16;
+        choose_order(c, order);
+        for (int axis = 0; axis < 4; axis++) {
+            padding[axis] = plain ? 0 : choose(c, 0, 5);
+            turned[axis] = !plain && chance(c, 6);
+            broadcast[axis] = !plain && input && chance(c, 12);
+        }
+        place(s, i, dtype, order, padding, turned, broadcast);
+        if (input)
+            fill(&s->tensors[i], choose_bits(c));
+    }
+}
+
+void sample_free(sample *s)
+{
+    for (int i = 0; i < SAMPLE_TENSORS; i++)
+        free(s->memory[i]);
+}
+
+void sample_wipe(const sample *s)
+{
+    memset(s->memory[SAMPLE_OUTPUT], 0xff, s->bytes[SAMPLE_OUTPUT]);
+    memset(s->memory[SAMPLE_LSE], 0xff, s->bytes[SAMPLE_LSE]);
+}
+
+static bool padding_kept(const sample *s, int which)
+{
+    const ra_tensor *t = &s->tensors[which];
+    size_t size = ra_dtype_size(t->dtype);
+    unsigned char *after = take(s->bytes[which]);
+    memcpy(after, s->memory[which], s->bytes[which]);
+    for (int64_t row = 0; row < t->batch * t->seq * t->heads; row++)
+        for (int64_t d = 0; d < t->dim; d++) {
+            int64_t at = row / t->heads / t->seq * t->batch_stride + row / t->heads % t->seq * t->seq_stride +
+                         row % t->heads * t->head_stride + d * t->dim_stride;
+            int64_t origin = (const char *)t->data - (const char *)s->memory[which];
+            memset(after + origin + at * (int64_t)size, 0xff, size);
+        }
+    bool kept = true;
+    for (size_t i = 0; i < s->bytes[which]; i++)
+        kept &= after[i] == 0xff;
+    free(after);
+    return kept;
+}
+
+bool sample_padding_kept(const sample *s)
+{
+    return padding_kept(s, SAMPLE_OUTPUT) && padding_kept(s, SAMPLE_LSE);
+}
+
+/* ---- Running and judging --------------------------------------------------------------------------------------- */
+
+ra_plan *sample_plan(const sample *s, ra_kernel_id kernel, int threads)
+{
+    ra_options options = RA_OPTIONS_INIT;
+    ra_plan *plan = NULL;
+    options.kernel = kernel;
+    options.threads = threads;
+    REQUIRE(!ra_plan_create(&s->problem, &options, &plan), "%s: %s", sample_text(s), ra_last_message());
+    return plan;
+}
+
+void sample_run(const sample *s, ra_kernel_id kernel, int threads)
+{
+    const ra_tensor *t = s->tensors;
+    ra_plan *plan = sample_plan(s, kernel, threads);
+    sample_wipe(s);
+    ra_status status = ra_forward(plan, &t[SAMPLE_QUERY], &t[SAMPLE_KEY], &t[SAMPLE_VALUE], &t[SAMPLE_OUTPUT],
+                                  &t[SAMPLE_LSE], NULL);
+    ra_plan_free(plan);
+    REQUIRE(!status, "%s: %s", sample_text(s), ra_last_message());
+}
+
+oracle_rows sample_oracle(const sample *s, int most, choices *c)
+{
+    const ra_problem *p = &s->problem;
+    const ra_tensor *t = s->tensors;
+    int64_t all = p->batch * p->heads * p->q_len;
+    oracle_rows rows = {all < most ? (int)all : most, NULL, NULL, NULL};
+    rows.at = take((size_t)rows.count * sizeof *rows.at);
+    rows.output = take((size_t)(rows.count * p->value_dim) * sizeof *rows.output);
+    rows.lse = take((size_t)rows.count * sizeof *rows.lse);
+    ra_plan *plan = sample_plan(s, RA_KERNEL_GENERIC, 1);
+    for (int i = 0; i < rows.count; i++) {
+        int64_t row = all <= most ? i : i == 0 ? 0 : i == 1 ? all - 1 : choose(c, 0, all - 1), *at = rows.at[i];
+        at[0] = row / p->heads / p->q_len;
+        at[1] = row / p->q_len % p->heads;
+        at[2] = row % p->q_len;
+        REQUIRE(!ra_reference_row(plan, &t[SAMPLE_QUERY], &t[SAMPLE_KEY], &t[SAMPLE_VALUE], at[0], at[1], at[2],
+                                  rows.output + i * p->value_dim, rows.lse + i),
+                "%s: %s", sample_text(s), ra_last_message());
+    }
+    ra_plan_free(plan);
+    return rows;
+}
+
+void oracle_free(oracle_rows *rows)
+{
+    free(rows->at);
+    free(rows->output);
+    free(rows->lse);
+}
+
+void sample_errors(const sample *s, const oracle_rows *rows, double *output_error, double *lse_error)
+{
+    const ra_tensor *output = &s->tensors[SAMPLE_OUTPUT], *lse = &s->tensors[SAMPLE_LSE];
+    *output_error = *lse_error = 0;
+    for (int i = 0; i < rows->count; i++) {
+        const int64_t *at = rows->at[i];
+        for (int64_t d = 0; d < output->dim; d++)
+            *output_error = fmax(*output_error, distance(ra_tensor_get(output, at[0], at[2], at[1], d),
+                                                         rows->output[i * output->dim + d], output->dtype));
+        *lse_error = fmax(*lse_error, distance(ra_tensor_get(lse, at[0], at[2], at[1], 0), rows->lse[i], RA_F32));
+    }
+}
+
+double sample_score_scale(const sample *s)
+{
+    const ra_problem *p = &s->problem;
+    return p->scale == RA_SCALE_DEFAULT ? 1 : fmax(1, fabs(p->scale) * sqrt((double)p->head_dim));
+}
+
+const char *sample_text(const sample *s)
+{
+    static char text[1024];
+    const ra_problem *p = &s->problem;
+    snprintf(text, sizeof text, "%s, batch %lld, length %lld:%lld, heads %lld:%lld, dim %lld:%lld, scale %g", s->pattern,
+             (long long)p->batch, (long long)p->q_len, (long long)p->kv_len, (long long)p->heads,
+             (long long)p->kv_heads, (long long)p->head_dim, (long long)p->value_dim, p->scale);
+    return text;
+}

@@ -1,0 +1,61 @@
+/* Made-up problems with their tensors, and the oracle's word on them. */
+#ifndef SUPPORT_SAMPLE_H
+#define SUPPORT_SAMPLE_H
+
+#include "ringattn/ringattn.h"
+#include "support/random.h"
+
+enum { SAMPLE_QUERY, SAMPLE_KEY, SAMPLE_VALUE, SAMPLE_OUTPUT, SAMPLE_LSE, SAMPLE_TENSORS };
+
+typedef struct sample {
+    ra_problem problem; /* nothing left at RA_SAME */
+    char pattern[512];
+    ra_tensor tensors[SAMPLE_TENSORS];
+    void *memory[SAMPLE_TENSORS]; /* owned: exactly what the views reach */
+    size_t bytes[SAMPLE_TENSORS];
+} sample;
+
+/* A pattern of up to three terms for this many keys. */
+void choose_pattern(choices *c, int64_t kv_len, char *text, size_t size);
+
+/* The problem's tensors as dense float32 [batch, seq, heads, dim], inputs standard normal. */
+void sample_make(sample *s, const ra_problem *problem);
+
+/* The same with a dtype, order of axes, padding, direction and broadcasting of its own for every tensor. */
+void sample_make_any(sample *s, const ra_problem *problem, choices *c);
+
+void sample_free(sample *s);
+
+/* A plan of the sample for a kernel and a number of threads; fails the test when there is none. */
+ra_plan *sample_plan(const sample *s, ra_kernel_id kernel, int threads);
+
+/* Plan, run, free; every element of output and lse was set to NaN before. Fails the test on any status. */
+void sample_run(const sample *s, ra_kernel_id kernel, int threads);
+
+/* Output and lse to NaN, padding included. */
+void sample_wipe(const sample *s);
+
+/* Whether output and lse still have their padding as sample_wipe left it. */
+bool sample_padding_kept(const sample *s);
+
+/* Rows of the result as the oracle has them. */
+typedef struct oracle_rows {
+    int count;
+    int64_t (*at)[3]; /* batch, head, query */
+    double *output, *lse;
+} oracle_rows;
+
+/* The first row, the last, and others up to `most`. */
+oracle_rows sample_oracle(const sample *s, int most, choices *c);
+void oracle_free(oracle_rows *rows);
+
+/* The largest distances (compare.h) of the sample's result from the oracle's. */
+void sample_errors(const sample *s, const oracle_rows *rows, double *output_error, double *lse_error);
+
+/* What tolerances for scores of unit variance are multiplied by here: the deviation of this problem's, at least 1. */
+double sample_score_scale(const sample *s);
+
+/* One line for messages. */
+const char *sample_text(const sample *s);
+
+#endif
