@@ -23,9 +23,14 @@ typedef __mmask16 mask;
 #define v_fma _mm512_fmadd_ps
 #define v_max _mm512_max_ps
 
-static inline void v_accumulate(vec *c, vec a, vec b)
+/* Written out, so that the sums stay in their registers; an emulation of the intrinsics has no such instruction. */
+static inline __attribute__((always_inline)) void v_accumulate(vec *c, vec a, vec b)
 {
+#ifdef __AVX512F__
+    __asm__("vfmadd231ps %2, %1, %0" : "+v"(*c) : "v"(a), "v"(b));
+#else
     *c = _mm512_fmadd_ps(a, b, *c);
+#endif
 }
 
 static inline vec v_exponent(vec t)

@@ -22,6 +22,11 @@
 #define INLINE static inline __attribute__((always_inline))
 /* Steps of an inner loop written out: fewer instructions beside the products. */
 #define UNROLL 8
+#if defined(__clang__)
+#define WRITE_OUT _Pragma("clang loop unroll(full)")
+#else
+#define WRITE_OUT _Pragma("GCC unroll 16")
+#endif
 /* Head dimensions summed in one go: the rounding of one longer sum would show in the result. */
 #define DOT_CHUNK 256
 
@@ -225,6 +230,7 @@ INLINE void score_chunk(const float *query, const float *const row[RA_KEY_UNIT],
     const float *column = query + d * LANES;
     for (; d + UNROLL <= end; d += UNROLL, column += UNROLL * LANES) {
         fetch_lines(ahead + RA_KEY_UNIT * d, RA_KEY_UNIT * UNROLL);
+        WRITE_OUT
         for (int u = 0; u < UNROLL; u++)
             add_product(column + u * LANES, row[0][d + u], row[1][d + u], row[2][d + u], row[3][d + u], block);
     }
@@ -309,11 +315,12 @@ INLINE void tile_values(const ra_tile_call *c, bool guarded, const vec alpha[VEC
 {
     float *acc = c->state + 2 * LANES;
     const float *panel = c->value;
-    int query_share = c->head_dim * LANES / (c->value_dim + RA_PANEL - 1) * RA_PANEL;
+    /* What comes next is asked for in small portions: the sums of the next panel, and the queries of the next call. */
+    enum { PORTIONS = 4, PORTION_KEYS = RA_KEY_BLOCK / PORTIONS };
+    int query_portion = c->head_dim * LANES / ((c->value_dim + RA_PANEL - 1) / RA_PANEL * PORTIONS) + 1;
+    const float *next_query = c->next_query;
     for (int column = 0; column < c->value_dim; column += RA_PANEL) {
         fetch_burst(c->fetch_value);
-        fetch_lines(acc + RA_PANEL * LANES, RA_PANEL * LANES);
-        fetch_lines(c->next_query + column / RA_PANEL * query_share, query_share);
         vec a[RA_PANEL][VECTORS];
         for (int j = 0; j < RA_PANEL; j++)
             for (int i = 0; i < VECTORS; i++)
@@ -321,6 +328,12 @@ INLINE void tile_values(const ra_tile_call *c, bool guarded, const vec alpha[VEC
         const float *weight = c->scores + (ptrdiff_t)c->begin * LANES, *b = panel + (ptrdiff_t)c->begin * RA_PANEL;
         for (int k = c->begin; k < c->end; k += RA_KEY_UNIT) {
             __builtin_prefetch(b + RA_KEY_BLOCK * RA_PANEL, 0, 3);
+            if (k % PORTION_KEYS == 0) {
+                fetch_lines(acc + (RA_PANEL + k / PORTION_KEYS) * LANES, LANES);
+                fetch_lines(next_query, query_portion);
+                next_query += query_portion;
+            }
+            WRITE_OUT
             for (int u = 0; u < RA_KEY_UNIT; u++, weight += LANES, b += RA_PANEL) {
                 if (guarded)
                     add_guarded(c, k + u, weight, b, a);

@@ -274,6 +274,14 @@ double sample_score_scale(const sample *s)
     return p->scale == RA_SCALE_DEFAULT ? 1 : fmax(1, fabs(p->scale) * sqrt((double)p->head_dim));
 }
 
+ra_kernel_id next_kernel(ra_kernel_id id)
+{
+    do
+        id = (ra_kernel_id)(id + 1);
+    while (ra_kernel_name(id) && !ra_kernel_available(id));
+    return ra_kernel_name(id) ? id : RA_KERNEL_AUTO;
+}
+
 const char *sample_text(const sample *s)
 {
     static char text[1024];

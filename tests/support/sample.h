@@ -55,6 +55,12 @@ void sample_errors(const sample *s, const oracle_rows *rows, double *output_erro
 /* What tolerances for scores of unit variance are multiplied by here: the deviation of this problem's, at least 1. */
 double sample_score_scale(const sample *s);
 
+/* The kernel after `id` that this machine can run. RA_KERNEL_AUTO stands before the first and after the last. */
+ra_kernel_id next_kernel(ra_kernel_id id);
+
+#define FOR_EACH_KERNEL(id)                                                                                            \
+    for (ra_kernel_id id = next_kernel(RA_KERNEL_AUTO); (id) != RA_KERNEL_AUTO; (id) = next_kernel(id))
+
 /* One line for messages. */
 const char *sample_text(const sample *s);
 
