@@ -23,7 +23,12 @@ typedef __m256 mask;
 #define v_fma _mm256_fmadd_ps
 #define v_max _mm256_max_ps
 
-/* Written out because compilers fold the loads of a into several products, and then run out of load ports. */
+/* Written out because compilers fold the loads of b into several products, and then run out of load ports. */
+static inline __attribute__((always_inline)) void v_begin(vec *c, vec a, vec b)
+{
+    __asm__("vmulps %2, %1, %0" : "=x"(*c) : "x"(a), "x"(b));
+}
+
 static inline __attribute__((always_inline)) void v_accumulate(vec *c, vec a, vec b)
 {
     __asm__("vfmadd231ps %2, %1, %0" : "+x"(*c) : "x"(a), "x"(b));

@@ -23,6 +23,11 @@ typedef __mmask16 mask;
 #define v_fma _mm512_fmadd_ps
 #define v_max _mm512_max_ps
 
+static inline void v_begin(vec *c, vec a, vec b)
+{
+    *c = _mm512_mul_ps(a, b);
+}
+
 /* Written out, so that the sums stay in their registers; an emulation of the intrinsics has no such instruction. */
 static inline __attribute__((always_inline)) void v_accumulate(vec *c, vec a, vec b)
 {

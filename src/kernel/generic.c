@@ -72,6 +72,11 @@ static inline vec v_max(vec a, vec b)
     return v_select(a > b, a, b);
 }
 
+static inline void v_begin(vec *c, vec a, vec b)
+{
+    *c = a * b;
+}
+
 static inline void v_accumulate(vec *c, vec a, vec b)
 {
     *c = a * b + *c;

@@ -4,9 +4,9 @@
  *     KERNEL_NAME, KERNEL_ID, WIDTH (floats in a vector), VECTORS (vectors of queries in a group), TILE_GROUPS,
  *     TILE_BYTES, DECODE_QUERIES
  *     vec, mask; v_load, v_store (unaligned), v_set, v_add, v_sub, v_mul, v_div, v_fma(a, b, c) = a * b + c,
- *     v_accumulate(&c, a, b): c = v_fma(a, b, c) of the inner loops, v_max(a, b) (b when either is NaN), v_exponent(t):
- * the low bits of t moved into the exponent field, v_in_range(key, lo, hi), v_above(a, b), v_select(mask, yes, no),
- * v_load_f16, v_load_bf16
+ *     v_begin(&c, a, b): c = a * b and v_accumulate(&c, a, b): c = v_fma(a, b, c) of the inner loops, v_max(a, b) (b
+ * when either is NaN), v_exponent(t): the low bits of t moved into the exponent field, v_in_range(key, lo, hi),
+ * v_above(a, b), v_select(mask, yes, no), v_load_f16, v_load_bf16
  *
  * Queries are in the lanes: a group is LANES = WIDTH * VECTORS rows, keys and values are broadcast, and no reduction
  * ever crosses lanes in a tile. The register block is VECTORS x 4 accumulators in both products.
@@ -188,17 +188,22 @@ INLINE void fetch_burst(ra_fetch *f)
     }
 }
 
-/* block[j][lane] += column[lane] * b_j: the whole arithmetic of both products. */
-INLINE void add_product(const float *column, float b0, float b1, float b2, float b3, vec block[4][VECTORS])
+/*
+ * block[j][lane] (+)= column[lane] * b[j * step]: the whole arithmetic of both products. The first product of a sum is
+ * a plain one: to clear the sums and then store them costs a cycle more for each.
+ */
+INLINE void add_product(const float *column, const float *const b[4], ptrdiff_t at, bool first, vec block[4][VECTORS])
 {
-    const float b[4] = {b0, b1, b2, b3};
     vec x[VECTORS];
     for (int i = 0; i < VECTORS; i++)
         x[i] = v_load(column + i * WIDTH);
     for (int j = 0; j < 4; j++) {
-        vec broadcast = v_set(b[j]);
+        vec broadcast = v_set(b[j][at]);
         for (int i = 0; i < VECTORS; i++)
-            v_accumulate(&block[j][i], broadcast, x[i]);
+            if (first)
+                v_begin(&block[j][i], broadcast, x[i]);
+            else
+                v_accumulate(&block[j][i], broadcast, x[i]);
     }
     /* Loads stay in their step: moved ahead, they need registers that the accumulators have. */
     __asm__ volatile("" ::: "memory");
@@ -219,23 +224,36 @@ INLINE void add_block(const float *from, vec block[4][VECTORS])
             block[j][i] = v_add(v_load(from + j * LANES + i * WIDTH), block[j][i]);
 }
 
+/* UNROLL steps of a dot product from d on, the first of which may begin it. */
+INLINE void score_steps(const float *column, const float *const row[RA_KEY_UNIT], const float *ahead, ptrdiff_t d,
+                        bool first, vec block[4][VECTORS])
+{
+    fetch_lines(ahead + RA_KEY_UNIT * d, RA_KEY_UNIT * UNROLL);
+    add_product(column, row, d, first, block);
+    WRITE_OUT
+    for (int u = 1; u < UNROLL; u++)
+        add_product(column + u * LANES, row, d + u, false, block);
+}
+
 /* block[j][lane] = sum of row[j][d] query[d][lane] over begin <= d < end; `ahead` is what will be read after it. */
 INLINE void score_chunk(const float *query, const float *const row[RA_KEY_UNIT], const float *ahead, ptrdiff_t begin,
                         ptrdiff_t end, vec block[4][VECTORS])
 {
-    for (int j = 0; j < 4; j++)
-        for (int i = 0; i < VECTORS; i++)
-            block[j][i] = v_set(0.0f);
     ptrdiff_t d = begin;
     const float *column = query + d * LANES;
-    for (; d + UNROLL <= end; d += UNROLL, column += UNROLL * LANES) {
-        fetch_lines(ahead + RA_KEY_UNIT * d, RA_KEY_UNIT * UNROLL);
-        WRITE_OUT
-        for (int u = 0; u < UNROLL; u++)
-            add_product(column + u * LANES, row[0][d + u], row[1][d + u], row[2][d + u], row[3][d + u], block);
+    if (d + UNROLL <= end) {
+        score_steps(column, row, ahead, d, true, block);
+        d += UNROLL;
+        column += UNROLL * LANES;
+    } else {
+        add_product(column, row, d, true, block);
+        d++;
+        column += LANES;
     }
+    for (; d + UNROLL <= end; d += UNROLL, column += UNROLL * LANES)
+        score_steps(column, row, ahead, d, false, block);
     for (; d < end; d++, column += LANES)
-        add_product(column, row[0][d], row[1][d], row[2][d], row[3][d], block);
+        add_product(column, row, d, false, block);
 }
 
 /* 1. scores[k][lane] = sum_d key[k][d] query[d][lane], masked with -inf; top[] = their maximum over the keys. */
@@ -300,13 +318,32 @@ INLINE void tile_softmax(const ra_tile_call *c, const vec top[VECTORS], vec alph
 }
 
 /* add_product for lanes that see key k alone: 0 * Inf would not be 0. */
-INLINE void add_guarded(const ra_tile_call *c, int k, const float *weight, const float *b, vec block[4][VECTORS])
+INLINE void add_guarded(const ra_tile_call *c, int k, const float *weight, const float *b, bool first,
+                        vec block[4][VECTORS])
 {
     for (int i = 0; i < VECTORS; i++) {
         mask seen = v_in_range(k, c->lo + i * WIDTH, c->hi + i * WIDTH);
         vec x = v_load(weight + i * WIDTH);
-        for (int j = 0; j < 4; j++)
-            block[j][i] = v_select(seen, v_fma(v_set(b[j]), x, block[j][i]), block[j][i]);
+        for (int j = 0; j < 4; j++) {
+            vec old = first ? v_set(0.0f) : block[j][i];
+            block[j][i] = v_select(seen, v_fma(v_set(b[j]), x, old), old);
+        }
+    }
+}
+
+/* The keys of a unit from k on against four value columns; the first unit begins the sums. */
+INLINE void value_steps(const ra_tile_call *c, bool guarded, int k, const float *panel, bool first,
+                        vec block[4][VECTORS])
+{
+    const float *weight = c->scores + (ptrdiff_t)k * LANES, *b = panel + (ptrdiff_t)k * RA_PANEL;
+    const float *const columns[RA_PANEL] = {b, b + 1, b + 2, b + 3};
+    __builtin_prefetch(b + RA_KEY_BLOCK * RA_PANEL, 0, 3);
+    WRITE_OUT
+    for (int u = 0; u < RA_KEY_UNIT; u++) {
+        if (guarded)
+            add_guarded(c, k + u, weight + u * LANES, b + u * RA_PANEL, first && u == 0, block);
+        else
+            add_product(weight + u * LANES, columns, u * RA_PANEL, first && u == 0, block);
     }
 }
 
@@ -322,24 +359,14 @@ INLINE void tile_values(const ra_tile_call *c, bool guarded, const vec alpha[VEC
     for (int column = 0; column < c->value_dim; column += RA_PANEL) {
         fetch_burst(c->fetch_value);
         vec a[RA_PANEL][VECTORS];
-        for (int j = 0; j < RA_PANEL; j++)
-            for (int i = 0; i < VECTORS; i++)
-                a[j][i] = v_set(0.0f);
-        const float *weight = c->scores + (ptrdiff_t)c->begin * LANES, *b = panel + (ptrdiff_t)c->begin * RA_PANEL;
-        for (int k = c->begin; k < c->end; k += RA_KEY_UNIT) {
-            __builtin_prefetch(b + RA_KEY_BLOCK * RA_PANEL, 0, 3);
-            if (k % PORTION_KEYS == 0) {
+        value_steps(c, guarded, c->begin, panel, true, a);
+        for (int k = c->begin + RA_KEY_UNIT; k < c->end; k += RA_KEY_UNIT) {
+            if (k % PORTION_KEYS == RA_KEY_UNIT) {
                 fetch_lines(acc + (RA_PANEL + k / PORTION_KEYS) * LANES, LANES);
                 fetch_lines(next_query, query_portion);
                 next_query += query_portion;
             }
-            WRITE_OUT
-            for (int u = 0; u < RA_KEY_UNIT; u++, weight += LANES, b += RA_PANEL) {
-                if (guarded)
-                    add_guarded(c, k + u, weight, b, a);
-                else
-                    add_product(weight, b[0], b[1], b[2], b[3], a);
-            }
+            value_steps(c, guarded, k, panel, false, a);
         }
         for (int j = 0; j < RA_PANEL; j++, acc += LANES)
             for (int i = 0; i < VECTORS; i++)
