@@ -58,6 +58,10 @@ typedef struct bench_run {
 
 static void fill(ra_tensor *t, uint64_t seed)
 {
+    if (t->dtype == RA_F32) {
+        ra_generate(RA_NORMAL, seed, 0, t->batch * t->seq * t->heads * t->dim, t->data);
+        return;
+    }
     for (int64_t b = 0; b < t->batch; b++)
         for (int64_t s = 0; s < t->seq; s++)
             for (int64_t h = 0; h < t->heads; h++) {
@@ -148,9 +152,11 @@ static ra_status measure(bench_run *r)
     s->before = probe_now(r->kernel, r->threads);
     if (r->c->yardstick == OF_BANDWIDTH)
         s->before.fma = probe_bandwidth(r->memory, r->key_value_bytes, r->threads);
+    double processor = probe_processor_seconds(), start = probe_seconds();
     ra_status status = ra_forward(r->plan, &r->q, &r->k, &r->v, &r->output, NULL, &stats);
     if (status)
         return status;
+    s->share = (probe_processor_seconds() - processor) / ((probe_seconds() - start) * r->threads);
     s->value = stats.flops / stats.seconds_compute;
     s->after = probe_now(r->kernel, r->threads);
     if (r->c->yardstick == OF_BANDWIDTH) {
@@ -205,8 +211,12 @@ static int run_cases(const bench_options *options, bench_run *runs, ra_kernel_id
         if (prepare(&runs[count++], c, best_kernel, threads))
             return failed(c);
     }
+    if (count == 0) {
+        fprintf(stderr, "ringattn bench: no case has \"%s\" in its name\n", options->only);
+        return 2;
+    }
     for (int round = 0; round < options->rounds; round++)
-        for (int i = 0; i < count; i++) {
+        for (int i = 0; i < count && !options->interrupted(); i++) {
             if (terminal)
                 fprintf(stderr, "\rround %d of %d, case %d of %d ", round + 1, options->rounds, i + 1, count);
             if (measure(&runs[i]))

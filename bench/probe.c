@@ -7,11 +7,21 @@
 /* Long enough to time, short enough to run around every sample. */
 enum { FMA_STEPS = 1 << 20, GEMM_STEPS = 1 << 19 };
 
-double probe_seconds(void)
+static double read_clock(clockid_t clock)
 {
     struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
+    clock_gettime(clock, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+double probe_seconds(void)
+{
+    return read_clock(CLOCK_MONOTONIC);
+}
+
+double probe_processor_seconds(void)
+{
+    return read_clock(CLOCK_PROCESS_CPUTIME_ID);
 }
 
 static const probe_loops *loops_of(ra_kernel_id kernel)

@@ -30,4 +30,7 @@ double probe_bandwidth(const void *memory, int64_t bytes, int threads);
 
 double probe_seconds(void);
 
+/* Processor time of all threads of this process, in seconds. */
+double probe_processor_seconds(void);
+
 #endif

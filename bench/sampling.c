@@ -19,7 +19,7 @@ double sampling_median(double *values, int count)
 static bool quiet(const sample *s, probe_reading best)
 {
     const double enough = 0.95;
-    return s->before.gemm >= enough * best.gemm && s->after.gemm >= enough * best.gemm;
+    return s->share >= enough && s->before.gemm >= enough * best.gemm && s->after.gemm >= enough * best.gemm;
 }
 
 sampling_result sampling_of(const samples *s, probe_reading best)

@@ -10,6 +10,7 @@ enum { SAMPLING_MOST = 1000 };
 
 typedef struct sample {
     double value; /* the rate that was measured */
+    double share; /* of the processor time that its threads could have had */
     probe_reading before, after;
 } sample;
 
@@ -28,8 +29,9 @@ typedef struct sampling_result {
 double sampling_median(double *values, int count);
 
 /*
- * A sample is quiet when the matrix-product probe before and after it reached 0.95 of `best`, the best reading of the
- * run: a busy neighbour on the same core slows that probe, and kernels with it, far more than the multiply-add loop.
+ * A sample is quiet when its threads had 0.95 of their processor time, and when the matrix-product probe before and
+ * after it reached 0.95 of `best`, the best reading of the run: a busy neighbour on the same core slows that probe, and
+ * kernels with it, far more than the multiply-add loop.
  */
 sampling_result sampling_of(const samples *s, probe_reading best);
 

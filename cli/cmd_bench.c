@@ -2,9 +2,9 @@
 #include "args.h"
 #include "bench/bench.h"
 #include "commands.h"
+#include "interrupt.h"
 #include "report.h"
 
-#include <stdio.h>
 #include <string.h>
 
 int cmd_bench(int argc, char **argv)
@@ -35,17 +35,19 @@ int cmd_bench(int argc, char **argv)
          .target = &only},
     };
     const arg_command command = {
-        "bench kernel", "The kernels against this machine's multiply-add peak and memory bandwidth.",
-        options,        sizeof options / sizeof options[0],
-        NULL,           "ringattn bench kernel --quick"};
+        .verb = "bench kernel",
+        .summary = "The kernels against this machine's multiply-add peak and memory bandwidth.",
+        .options = options,
+        .option_count = sizeof options / sizeof options[0],
+        .example = "ringattn bench kernel --quick",
+    };
     bool help = argc == 2 && strcmp(argv[1], "--help") == 0;
-    if (!help && (argc < 2 || strcmp(argv[1], "kernel") != 0)) {
-        fprintf(stderr, "ringattn bench: expected the suite \"kernel\", found %s\n", argc < 2 ? "nothing" : argv[1]);
-        return EXIT_USAGE;
-    }
+    if (!help && (argc < 2 || strcmp(argv[1], "kernel") != 0))
+        return report(EXIT_USAGE, "expected the suite \"kernel\", found %s", argc < 2 ? "nothing" : argv[1]);
     int code = help ? args_parse(&command, argc, argv) : args_parse(&command, argc - 1, argv + 1);
     if (code != ARGS_RUN)
         return code;
-    const bench_options bench = {(int)threads, quick ? 3 : (int)rounds, only};
-    return bench_kernel(&bench);
+    const bench_options bench = {(int)threads, quick ? 3 : (int)rounds, only, interrupted};
+    code = bench_kernel(&bench);
+    return interrupted() ? interrupt_exit() : code;
 }

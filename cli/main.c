@@ -30,8 +30,8 @@ static int print_help(void)
         printf("  %-10s%s\n", COMMANDS[i].verb, COMMANDS[i].summary);
     printf("  --help    print this text; with a verb, its options\n"
            "  --version print the version\n\n"
-           "Exit codes: 0 success, 1 the work failed, 2 wrong usage or bad input. Results go to standard\n"
-           "output, everything else to standard error.\n");
+           "Exit codes: 0 success, 1 the work failed, 2 wrong usage or bad input, 128 + N stopped by signal N.\n"
+           "Results go to standard output, everything else to standard error.\n");
     return EXIT_OK;
 }
 
@@ -39,7 +39,7 @@ static int dispatch(int argc, char **argv)
 {
     if (argc < 2)
         return report(EXIT_USAGE, "expected a verb: see ringattn --help");
-    if (strcmp(argv[1], "--help") == 0)
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0)
         return print_help();
     if (strcmp(argv[1], "--version") == 0) {
         printf("ringattn %s\n", ra_version());

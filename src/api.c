@@ -13,14 +13,6 @@
 
 enum { MAX_DIM = 1024, MAX_THREADS = 4096 };
 
-#define TEXT_OF(x) #x
-#define VERSION_TEXT(major, minor, patch) TEXT_OF(major) "." TEXT_OF(minor) "." TEXT_OF(patch)
-
-const char *ra_version(void)
-{
-    return VERSION_TEXT(RA_VERSION_MAJOR, RA_VERSION_MINOR, RA_VERSION_PATCH);
-}
-
 /* ---- Validation ------------------------------------------------------------------------------------------------ */
 
 static ra_status check_at_least_one(const char *name, int64_t value)
@@ -124,6 +116,9 @@ static ra_status fill_plan(ra_plan *plan, ra_problem *problem, const ra_options 
     if (!status && (options->threads < 0 || options->threads > MAX_THREADS))
         status = ra_fail(RA_ERROR_ARGUMENT, "threads %d: must be 0 (all cores) or 1..%d", options->threads,
                          (int)MAX_THREADS);
+    if (!status && options->threads > ra_cpu_thread_limit())
+        status = ra_fail(RA_ERROR_UNSUPPORTED, "threads %d: the OpenMP runtime allows %d (OMP_THREAD_LIMIT)",
+                         options->threads, ra_cpu_thread_limit());
     if (!status)
         status = ra_kernel_find(options->kernel, &kernel);
     if (!status)
@@ -227,12 +222,16 @@ ra_status ra_forward(const ra_plan *p, const ra_tensor *q, const ra_tensor *k, c
     const ra_kernel *kernel = NULL;
     ra_stats ours = RA_STATS_INIT;
     ra_status status = check_inputs(p, q, k, v);
+    if (!status && stats)
+        status = ra_check_sized(stats, "ra_stats", "RA_STATS_INIT");
     if (!status)
         status = ra_tensor_check(output, "output", p->batch, p->q_len, p->heads, p->value_dim);
     if (!status && lse)
         status = ra_tensor_check(lse, "lse", p->batch, p->q_len, p->heads, 1);
     if (!status && lse && lse->dtype != RA_F32)
         status = ra_fail(RA_ERROR_ARGUMENT, "lse: dtype %s: must be float32", ra_dtype_name(lse->dtype));
+    if (!status && (output->data == q->data || output->data == k->data || output->data == v->data))
+        status = ra_fail(RA_ERROR_ARGUMENT, "output: must not be one of the inputs: they are read while it is written");
     if (!status)
         status = ra_kernel_find(p->kernel, &kernel);
     if (!status)

@@ -21,7 +21,10 @@ configure() {
         return 1
         ;;
     esac
-    cmake -S . -B "$(folder_of "$name")" -G Ninja --log-level=WARNING --no-warn-unused-cli \
+    # A folder that was configured by hand keeps its generator.
+    local generator=(-G Ninja)
+    [[ -e $(folder_of "$name")/CMakeCache.txt ]] && generator=()
+    cmake -S . -B "$(folder_of "$name")" "${generator[@]}" --log-level=WARNING --no-warn-unused-cli \
         -DCMAKE_C_COMPILER="$compiler" -DCMAKE_CXX_COMPILER="${compiler/%gcc/g}++" \
         -DCMAKE_BUILD_TYPE="$type" -DCMAKE_C_FLAGS="$flags" -DCMAKE_CXX_FLAGS="$flags" \
         -DCMAKE_EXPORT_COMPILE_COMMANDS=ON "$@" >/dev/null
@@ -29,7 +32,13 @@ configure() {
 
 # build NAME [CMAKE OPTIONS]: silent when all is well
 build() {
-    configure "$@" && cmake --build "$(folder_of "$1")" -- --quiet | sed '/^ninja: no work to do\.$/d'
+    local log
+    log=$(folder_of "$1")/build.log
+    configure "$@" || return
+    cmake --build "$(folder_of "$1")" --parallel "$(nproc)" >"$log" 2>&1 || {
+        cat "$log"
+        return 1
+    }
 }
 
 # Every C and C++ file of the project, separated by zero bytes.

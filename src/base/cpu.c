@@ -65,6 +65,11 @@ int ra_cpu_cores(void)
     return omp_get_num_procs();
 }
 
+int ra_cpu_thread_limit(void)
+{
+    return omp_get_thread_limit();
+}
+
 static int64_t system_figure(int name)
 {
     long value = sysconf(name);

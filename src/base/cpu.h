@@ -12,6 +12,9 @@ unsigned ra_cpu_features(void);
 /* Cores this process may use, at least 1. */
 int ra_cpu_cores(void);
 
+/* Threads that the OpenMP runtime will start at most. */
+int ra_cpu_thread_limit(void);
+
 /* Fills everything of `info` but the kernel. */
 void ra_cpu_describe(ra_system_info *info);
 

@@ -12,6 +12,12 @@ static ra_status read_size(const void *theirs, const char *name, const char *mac
     return RA_OK;
 }
 
+ra_status ra_check_sized(const void *theirs, const char *name, const char *macro)
+{
+    size_t size;
+    return read_size(theirs, name, macro, &size);
+}
+
 ra_status ra_copy_in(void *ours, size_t our_size, const void *theirs, const char *name, const char *macro)
 {
     size_t size;

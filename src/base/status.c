@@ -8,6 +8,14 @@ enum { MESSAGE_BYTES = 1024 };
 
 static _Thread_local char message[MESSAGE_BYTES] = "no error";
 
+#define TEXT_OF(x) #x
+#define VERSION_TEXT(major, minor, patch) TEXT_OF(major) "." TEXT_OF(minor) "." TEXT_OF(patch)
+
+const char *ra_version(void)
+{
+    return VERSION_TEXT(RA_VERSION_MAJOR, RA_VERSION_MINOR, RA_VERSION_PATCH);
+}
+
 ra_status ra_fail(ra_status status, const char *format, ...)
 {
     va_list arguments;

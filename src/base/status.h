@@ -1,4 +1,5 @@
-/* Status and the calling thread's message. Whoever decides an error sets its message; callers only forward it. */
+/* Version, status and the calling thread's message. Whoever decides an error sets its message; callers only forward it.
+ */
 #ifndef RA_BASE_STATUS_H
 #define RA_BASE_STATUS_H
 

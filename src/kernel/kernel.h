@@ -1,5 +1,5 @@
 /*
- * What a kernel table offers. Kernels see counts, pointers and strides; they know no patterns, heads or threads, and
+ * What a kernel table offers. Kernels see counts, pointers and strides; they know no patterns, problems or threads, and
  * touch nothing but what a call hands them.
  *
  * Scores are in base 2: queries come multiplied by scale * log2(e). The state of a query row is

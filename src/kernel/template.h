@@ -32,7 +32,7 @@
 
 /*
  * x = exp2(x) for x <= 0, NaN for NaN, exactly 1 for 0, exactly 0 below -126.5.
- * 2^f on [-1/2, 1/2] is 1 + f q(f), relative error 9.2e-8; adding `shift` rounds to an integer and leaves the biased
+ * 2^f on [-1/2, 1/2] is 1 + f q(f), relative error 1.1e-7; adding `shift` rounds to an integer and leaves the biased
  * exponent in the low bits. Several vectors go side by side, because one is a long chain of dependent operations.
  */
 INLINE void exp2_nonpositive(vec *x, int count)

@@ -57,7 +57,7 @@ static ra_status documents_parse(ra_parser *p, ra_term *term)
             return ra_fail(RA_ERROR_ARGUMENT, "pattern \"%.200s\": document %lld has length %lld: must be >= 1",
                            p->text, (long long)i + 1, (long long)term->ends[i]);
         if (!ra_add_ok(sum, term->ends[i], &sum))
-            return ra_fail(RA_ERROR_ARGUMENT, "pattern \"%.200s\": the documents add up to more than 2^63", p->text);
+            return ra_fail(RA_ERROR_ARGUMENT, "pattern \"%.200s\": the documents add up to 2^63 or more", p->text);
         term->ends[i] = sum;
     }
     if (sum != p->kv_len)
