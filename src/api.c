@@ -7,6 +7,7 @@
 #include "exec/reference.h"
 #include "ringattn/ringattn.h"
 
+#include <fenv.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -107,7 +108,8 @@ static ra_status load_lengths(const char *path, int64_t **lengths, int64_t *coun
     return status;
 }
 
-static ra_status fill_plan(ra_plan *plan, ra_problem *problem, const ra_options *options)
+/* A function of its own for the compiler too: its arithmetic must stay between the calls that set its environment. */
+static __attribute__((noinline)) ra_status fill_plan(ra_plan *plan, ra_problem *problem, const ra_options *options)
 {
     const ra_kernel *kernel = NULL;
     ra_status status = resolve(problem);
@@ -160,7 +162,11 @@ ra_status ra_plan_create(const ra_problem *their_problem, const ra_options *thei
     ra_plan *made = calloc(1, sizeof *made);
     if (!made)
         return ra_fail(RA_ERROR_MEMORY, "out of memory: %zu bytes for a plan", sizeof *made);
+    fenv_t environment; /* the caller's rounding must not show in the scale */
+    fegetenv(&environment);
+    fesetenv(FE_DFL_ENV);
     status = fill_plan(made, &problem, &options);
+    fesetenv(&environment);
     if (status) {
         ra_plan_free(made);
         return status;

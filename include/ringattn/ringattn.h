@@ -180,7 +180,7 @@ RA_API int ra_kernel_available(ra_kernel_id kernel);
 
 /*
  * Called from the thread that called ra_forward, between key blocks: `done` of `total` visible pairs are finished.
- * Returning non-zero stops the run with RA_ERROR_CANCELLED.
+ * Returning non-zero stops the run with RA_ERROR_CANCELLED. The last call of a run that succeeds has done == total.
  */
 typedef int (*ra_progress)(void *user, double done, double total);
 

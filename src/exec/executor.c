@@ -15,6 +15,7 @@ struct ra_shared {
     _Atomic int64_t next_task, next_unit;
     _Atomic int cancelled;
     _Atomic int64_t pairs_done;
+    double reported; /* the last progress; the calling thread's alone */
 };
 
 ra_rows ra_rows_at(const ra_tensor *t, int64_t batch, int64_t seq, int64_t head)
@@ -62,8 +63,11 @@ bool ra_worker_done(ra_worker *w, double pairs)
     w->counts.pairs_visible += pairs;
     if (p->progress) {
         int64_t done = atomic_fetch_add_explicit(&shared->pairs_done, (int64_t)pairs, memory_order_relaxed);
-        if (w->calling && p->progress(p->progress_user, (double)done + pairs, p->pairs_visible))
-            atomic_store_explicit(&shared->cancelled, 1, memory_order_relaxed);
+        if (w->calling) {
+            shared->reported = (double)done + pairs;
+            if (p->progress(p->progress_user, shared->reported, p->pairs_visible))
+                atomic_store_explicit(&shared->cancelled, 1, memory_order_relaxed);
+        }
     }
     return atomic_load_explicit(&shared->cancelled, memory_order_relaxed);
 }
@@ -147,6 +151,9 @@ static void run_threads(const ra_run *run, char *scratch, ra_stats *stats)
         if (me == 0)
             threads = omp_get_num_threads();
     }
+    if (p->progress && !cancelled(run->shared) &&
+        run->shared->reported < p->pairs_visible) /* the calling thread may have run out of tasks before the others */
+        p->progress(p->progress_user, p->pairs_visible, p->pairs_visible);
     stats->threads = threads;
     stats->tiles = tiles;
     stats->pairs_visible = visible;
@@ -157,7 +164,7 @@ ra_status ra_execute(const ra_plan *p, const ra_kernel *kernel, const ra_tensor 
                      const ra_tensor *v, const ra_tensor *output, const ra_tensor *lse, ra_stats *stats)
 {
     double start = now();
-    struct ra_shared shared = {0, 0, 0, 0};
+    struct ra_shared shared = {0, 0, 0, 0, 0};
     ra_run run = {p, kernel, q, k, v, output, lse, NULL, &shared};
     ra_accountant accountant = {0, 0};
     int64_t scratch_bytes = p->threads * p->scratch.bytes;

@@ -1,4 +1,5 @@
-/* What must not change a single bit of the result: threads, the caller's floating-point settings, a row's neighbours. */
+/* What must not change a single bit of the result: threads, the caller's floating-point settings, a row's neighbours.
+ */
 #include "support/sample.h"
 #include "support/unit.h"
 
@@ -55,7 +56,7 @@ static void shapes_are_what_they_should_be(void **state)
 {
     (void)state;
     for (int i = 0; i < SHAPES; i++)
-        FOR_EACH_KERNEL(kernel) {
+        FOR_EACH_KERNEL (kernel) {
             ra_plan_info info = RA_PLAN_INFO_INIT;
             sample s;
             make_shape(&s, &shapes[i]);
@@ -72,7 +73,7 @@ static void any_number_of_threads(void **state)
 {
     (void)state;
     for (int i = 0; i < SHAPES; i++)
-        FOR_EACH_KERNEL(kernel) {
+        FOR_EACH_KERNEL (kernel) {
             sample s;
             make_shape(&s, &shapes[i]);
             sample_run(&s, kernel, 1);
@@ -126,7 +127,7 @@ static void callers_rounding_and_denormals(void **state)
 {
     (void)state;
     for (int i = 0; i < SHAPES; i++)
-        FOR_EACH_KERNEL(kernel) {
+        FOR_EACH_KERNEL (kernel) {
             sample s;
             fenv_t usual;
             make_shape(&s, &shapes[i]);
@@ -147,6 +148,27 @@ static void callers_rounding_and_denormals(void **state)
         }
 }
 
+/* What is worked out ahead of the run must not depend on it either. */
+static void plans_made_under_another_rounding(void **state)
+{
+    (void)state;
+    for (int64_t head_dim = 1; head_dim <= 24; head_dim++) {
+        ra_problem problem = RA_PROBLEM_INIT;
+        sample s;
+        problem.q_len = 20, problem.heads = 1, problem.head_dim = head_dim;
+        sample_make(&s, &problem);
+        sample_run(&s, RA_KERNEL_AUTO, 1);
+        char *kept = keep_result(&s);
+        fesetround(FE_UPWARD);
+        sample_run(&s, RA_KERNEL_AUTO, 1);
+        fesetround(FE_TONEAREST);
+        REQUIRE(same_result(&s, kept), "head_dim %lld: the rounding that the plan was made with shows",
+                (long long)head_dim);
+        free(kept);
+        sample_free(&s);
+    }
+}
+
 /* ---- Neighbours ------------------------------------------------------------------------------------------------ */
 
 /* The part of a view from (batch, seq, head) on: one batch, `seq` positions, one head. */
@@ -165,8 +187,8 @@ static void rows_alone_and_in_company(void **state)
     (void)state;
     static const int64_t counts[] = {150, 149, 100, 31, 9};
     for (int i = 0; i < 5; i++)
-        FOR_EACH_KERNEL(kernel) {
-            enum { BATCH = 1, HEAD = 3, ROW_BYTES = 24 * sizeof(float) };
+        FOR_EACH_KERNEL (kernel) {
+            enum { BATCH = 1, HEAD = 3, DIM = 24 };
             sample s;
             make_shape(&s, &shapes[0]);
             sample_run(&s, kernel, 2);
@@ -175,18 +197,69 @@ static void rows_alone_and_in_company(void **state)
             ra_tensor k = part(&s.tensors[SAMPLE_KEY], BATCH, 0, s.problem.kv_len, HEAD / 2);
             ra_tensor v = part(&s.tensors[SAMPLE_VALUE], BATCH, 0, s.problem.kv_len, HEAD / 2);
             ra_tensor among = part(&s.tensors[SAMPLE_OUTPUT], BATCH, first, count, HEAD);
-            float alone[150 * 24];
-            ra_tensor output = ra_tensor_dense(alone, RA_F32, RA_BSHD, 1, count, 1, 24);
+            float alone[150 * DIM];
+            ra_tensor output = ra_tensor_dense(alone, RA_F32, RA_BSHD, 1, count, 1, DIM);
             sample single = s; /* the problem alone counts here */
             single.problem.batch = single.problem.heads = single.problem.kv_heads = 1;
             single.problem.q_len = count;
             ra_plan *plan = sample_plan(&single, kernel, 1);
             assert_int_equal(ra_forward(plan, &q, &k, &v, &output, NULL, NULL), RA_OK);
             for (int64_t row = 0; row < count; row++)
-                REQUIRE(memcmp(alone + row * 24, (float *)among.data + row * among.seq_stride, ROW_BYTES) == 0,
+                REQUIRE(same_bits(alone + row * DIM, (float *)among.data + row * among.seq_stride, DIM),
                         "%s: row %lld of the last %lld has other bits alone", ra_kernel_name(kernel), (long long)row,
                         (long long)count);
             ra_plan_free(plan);
+            sample_free(&s);
+        }
+}
+
+/* ---- Memory ------------------------------------------------------------------------------------------------------ */
+
+/* The same numbers in another layout, with gaps so that no row can be read in place as a part of a dense block. */
+static void *lay_out_again(const ra_tensor *from, ra_layout layout, ra_tensor *to)
+{
+    const int64_t dim = from->dim + 3;
+    size_t bytes = (size_t)(from->batch * from->seq * from->heads * dim) * sizeof(float);
+    float *data = malloc(bytes);
+    assert_non_null(data);
+    memset(data, 0xff, bytes);
+    *to = ra_tensor_dense(data, RA_F32, layout, from->batch, from->seq, from->heads, dim);
+    to->dim = from->dim;
+    for (int64_t row = 0; row < from->batch * from->seq * from->heads; row++)
+        for (int64_t d = 0; d < from->dim; d++) {
+            int64_t batch = row / from->heads / from->seq, seq = row / from->heads % from->seq,
+                    head = row % from->heads;
+            ra_tensor_set(to, batch, seq, head, d, ra_tensor_get(from, batch, seq, head, d));
+        }
+    return data;
+}
+
+static void layouts_and_strides(void **state)
+{
+    (void)state;
+    for (int i = 0; i < SHAPES; i++)
+        FOR_EACH_KERNEL (kernel) {
+            sample s;
+            make_shape(&s, &shapes[i]);
+            sample_run(&s, kernel, 2);
+            char *kept = keep_result(&s);
+            ra_plan *plan = sample_plan(&s, kernel, 2);
+            for (int layout = RA_BSHD; layout <= RA_BHSD; layout++) {
+                ra_tensor t[3];
+                void *memory[3];
+                for (int j = SAMPLE_QUERY; j <= SAMPLE_VALUE; j++)
+                    memory[j] = lay_out_again(&s.tensors[j], (ra_layout)layout, &t[j]);
+                sample_wipe(&s);
+                assert_int_equal(ra_forward(plan, &t[SAMPLE_QUERY], &t[SAMPLE_KEY], &t[SAMPLE_VALUE],
+                                            &s.tensors[SAMPLE_OUTPUT], &s.tensors[SAMPLE_LSE], NULL),
+                                 RA_OK);
+                REQUIRE(same_result(&s, kept), "%s, %s: layout %d shows", ra_kernel_name(kernel), sample_text(&s),
+                        layout);
+                for (int j = 0; j < 3; j++)
+                    free(memory[j]);
+            }
+            ra_plan_free(plan);
+            free(kept);
             sample_free(&s);
         }
 }
@@ -205,8 +278,7 @@ static void *call(void *argument)
     caller *c = argument;
     const ra_tensor *t = c->inputs->tensors;
     for (int i = 0; i < 5 && !c->status; i++)
-        c->status =
-            ra_forward(c->plan, &t[SAMPLE_QUERY], &t[SAMPLE_KEY], &t[SAMPLE_VALUE], &c->output, &c->lse, NULL);
+        c->status = ra_forward(c->plan, &t[SAMPLE_QUERY], &t[SAMPLE_KEY], &t[SAMPLE_VALUE], &c->output, &c->lse, NULL);
     return NULL;
 }
 
@@ -243,7 +315,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(shapes_are_what_they_should_be), cmocka_unit_test(any_number_of_threads),
-        cmocka_unit_test(callers_rounding_and_denormals), cmocka_unit_test(rows_alone_and_in_company),
+        cmocka_unit_test(callers_rounding_and_denormals), cmocka_unit_test(plans_made_under_another_rounding),
+        cmocka_unit_test(rows_alone_and_in_company),      cmocka_unit_test(layouts_and_strides),
         cmocka_unit_test(two_callers_share_a_plan),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

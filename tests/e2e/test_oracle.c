@@ -6,7 +6,7 @@
 
 #include <stdio.h>
 
-enum { ORACLE_ROWS = 24 };
+enum { QUICK = 200, ORACLE_ROWS = 16 };
 
 static int64_t choose_dim(choices *c)
 {
@@ -71,7 +71,7 @@ static void choose_problem(choices *c, ra_problem *p, char *pattern, size_t size
 static void random_problems(void **state)
 {
     (void)state;
-    seed_range range = seeds(250);
+    seed_range range = seeds(QUICK);
     for (uint64_t seed = range.first; seed < range.end; seed++) {
         choices c = {seed};
         ra_problem problem = RA_PROBLEM_INIT;
@@ -80,7 +80,7 @@ static void random_problems(void **state)
         choose_problem(&c, &problem, pattern, sizeof pattern);
         sample_make_any(&s, &problem, &c);
         oracle_rows expected = sample_oracle(&s, ORACLE_ROWS, &c);
-        FOR_EACH_KERNEL(kernel) {
+        FOR_EACH_KERNEL (kernel) {
             double output_error, lse_error, scale = sample_score_scale(&s);
             sample_run(&s, kernel, (int)choose(&c, 1, 4));
             sample_errors(&s, &expected, &output_error, &lse_error);
@@ -100,7 +100,7 @@ static void spans_and_variants_are_reached(void **state)
 {
     (void)state;
     bool reached[2][2] = {{false}}; /* [variant][several spans] */
-    for (uint64_t seed = 1; seed <= 250; seed++) {
+    for (uint64_t seed = 1; seed <= QUICK; seed++) {
         choices c = {seed};
         ra_problem problem = RA_PROBLEM_INIT;
         ra_plan_info info = RA_PLAN_INFO_INIT;
@@ -132,13 +132,13 @@ static void every_small_length(void **state)
                 sample s;
                 sample_make(&s, &problem);
                 oracle_rows expected = sample_oracle(&s, ORACLE_ROWS, &c);
-                FOR_EACH_KERNEL(kernel) {
+                FOR_EACH_KERNEL (kernel) {
                     double output_error, lse_error;
                     sample_run(&s, kernel, 1);
                     sample_errors(&s, &expected, &output_error, &lse_error);
                     REQUIRE(output_error <= OUTPUT_TOLERANCE && lse_error <= LSE_TOLERANCE,
-                            "%s, %s: output off by %.2e, lse by %.2e", ra_kernel_name(kernel),
-                            sample_text(&s), output_error, lse_error);
+                            "%s, %s: output off by %.2e, lse by %.2e", ra_kernel_name(kernel), sample_text(&s),
+                            output_error, lse_error);
                 }
                 oracle_free(&expected);
                 sample_free(&s);

@@ -61,6 +61,9 @@ ra_kernel_id next_kernel(ra_kernel_id id);
 #define FOR_EACH_KERNEL(id)                                                                                            \
     for (ra_kernel_id id = next_kernel(RA_KERNEL_AUTO); (id) != RA_KERNEL_AUTO; (id) = next_kernel(id))
 
+/* Whether two arrays of floats are the same to the bit, signs of zeros and NaN included. */
+bool same_bits(const void *a, const void *b, int64_t floats);
+
 /* One line for messages. */
 const char *sample_text(const sample *s);
 

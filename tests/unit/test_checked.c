@@ -56,8 +56,10 @@ static void smaller_and_larger(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(products_and_sums_that_fit),    cmocka_unit_test(products_and_sums_that_do_not),
-        cmocka_unit_test(clamped_sums_stop_at_the_ends), cmocka_unit_test(divisions_round_up),
+        cmocka_unit_test(products_and_sums_that_fit),
+        cmocka_unit_test(products_and_sums_that_do_not),
+        cmocka_unit_test(clamped_sums_stop_at_the_ends),
+        cmocka_unit_test(divisions_round_up),
         cmocka_unit_test(smaller_and_larger),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -47,8 +47,8 @@ static void every_value_is_as_defined_and_comes_back(void **state)
                 continue;
             }
             double expected = (half & 0x7fff) == infinity_of(f) ? (double)INFINITY : defined(f, half);
-            REQUIRE(fabs(wide) == fabs(expected) && !signbit(wide) == !(half & SIGN), "%s %#x: %g", f->name, half,
-                    wide);
+            REQUIRE(fabs((double)wide) == fabs(expected) && !signbit(wide) == !(half & SIGN), "%s %#x: %g", f->name,
+                    half, wide);
             REQUIRE(back == half, "%s %#x came back as %#x", f->name, half, back);
         }
 }

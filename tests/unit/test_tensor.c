@@ -96,7 +96,8 @@ static void refusals_say_why(void **state)
     t.dtype = (ra_dtype)77;
     refused(&t, "value: dtype 77 (unknown): must be float32, float16 or bfloat16");
     t = ra_tensor_dense(data, RA_F32, RA_BSHD, 2, 5, 3, 7);
-    refused(&t, "value: [batch 2, seq 5, heads 3, dim 7] does not match the problem's [batch 2, seq 3, heads 5, dim 7]");
+    refused(&t,
+            "value: [batch 2, seq 5, heads 3, dim 7] does not match the problem's [batch 2, seq 3, heads 5, dim 7]");
 }
 
 /* 2^61 - 1 float32 elements are the most that 64-bit byte offsets reach, over all dimensions together. */
@@ -124,9 +125,12 @@ static void strides_past_the_address_space(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(dense_views_of_both_layouts),     cmocka_unit_test(negative_and_zero_strides),
-        cmocka_unit_test(every_dtype_is_read_and_written), cmocka_unit_test(float16_overflow_is_stored_as_infinity),
-        cmocka_unit_test(refusals_say_why),                cmocka_unit_test(strides_past_the_address_space),
+        cmocka_unit_test(dense_views_of_both_layouts),
+        cmocka_unit_test(negative_and_zero_strides),
+        cmocka_unit_test(every_dtype_is_read_and_written),
+        cmocka_unit_test(float16_overflow_is_stored_as_infinity),
+        cmocka_unit_test(refusals_say_why),
+        cmocka_unit_test(strides_past_the_address_space),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -19,9 +19,9 @@ typedef struct walk {
 } walk;
 
 #define WALK_REQUIRE(w, condition)                                                                                     \
-    REQUIRE(condition, "seed %llu, \"%s\", %lld keys, %d rows from %lld, %d lanes: not " #condition,                   \
+    REQUIRE(condition, "seed %llu, \"%s\", %lld keys, %d rows from %lld, %d lanes: not %s",                            \
             (unsigned long long)(w)->seed, (w)->text, (long long)(w)->kv_len, (w)->rows,                               \
-            (long long)(w)->first_position, (w)->lanes)
+            (long long)(w)->first_position, (w)->lanes, #condition)
 
 static void cover_tile(walk *w, const ra_tiles *tiles, int group, const ra_block *block, const ra_tile *tile)
 {

@@ -1,0 +1,15 @@
+/* The kernel tables that can be tested here. */
+#ifndef KERNEL_TABLES_H
+#define KERNEL_TABLES_H
+
+#include "kernel/kernel.h"
+
+typedef struct tested_table {
+    const char *name;
+    const ra_kernel *kernel;
+} tested_table;
+
+/* Those this machine can run, the generic one first, and the emulated one last; `count` of them. */
+const tested_table *tested_tables(int *count);
+
+#endif

@@ -1,0 +1,267 @@
+/* Decoding with every table: right, and the same bits for a row whatever else the call works. */
+#include "model.h"
+#include "support/sample.h"
+#include "support/unit.h"
+#include "tables.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_QUERIES = 8 };
+
+typedef struct decode_case {
+    int heads, groups, queries; /* rows of a head: groups x queries */
+    int head_dim, value_dim, key_rows;
+    int64_t key_stride, key_head_stride, value_stride, value_head_stride;
+    int begin[MOST_QUERIES], end[MOST_QUERIES];
+    float *query, *key, *value, *state;
+} decode_case;
+
+static int all_rows(const decode_case *t)
+{
+    return t->heads * t->groups * t->queries;
+}
+
+static size_t state_bytes(const decode_case *t)
+{
+    return (size_t)all_rows(t) * (size_t)(2 + t->value_dim) * sizeof(float);
+}
+
+/* Heads inside positions, or each head's positions together; with gaps either way. */
+static void choose_strides(choices *c, bool inside, int heads, int keys, int dim, int64_t *stride, int64_t *head_stride)
+{
+    int64_t row = dim + choose(c, 0, 3);
+    *head_stride = inside ? row : row * keys + choose(c, 0, 3);
+    *stride = inside ? row * heads + choose(c, 0, 3) : row;
+}
+
+static float *choose_rows(choices *c, const decode_case *t, int64_t stride, int64_t head_stride, int dim)
+{
+    int64_t floats = (t->heads - 1) * head_stride + (t->key_rows - 1) * stride + dim;
+    float *rows = take((size_t)floats * sizeof *rows);
+    fill_normal(c, rows, floats, 1);
+    return rows;
+}
+
+static void choose_decode(choices *c, decode_case *t)
+{
+    bool inside = chance(c, 2);
+    t->heads = (int)choose(c, 1, 5);
+    t->groups = (int)choose(c, 1, 4);
+    t->queries = (int)choose(c, 1, MOST_QUERIES);
+    t->head_dim = (int)choose(c, 1, chance(c, 4) ? 300 : 70);
+    t->value_dim = (int)choose(c, 1, chance(c, 4) ? 300 : 70);
+    t->key_rows = (int)choose(c, 1, RA_KEY_BLOCK);
+    choose_strides(c, inside, t->heads, t->key_rows, t->head_dim, &t->key_stride, &t->key_head_stride);
+    choose_strides(c, inside, t->heads, t->key_rows, t->value_dim, &t->value_stride, &t->value_head_stride);
+    t->key = choose_rows(c, t, t->key_stride, t->key_head_stride, t->head_dim);
+    t->value = choose_rows(c, t, t->value_stride, t->value_head_stride, t->value_dim);
+    t->query = take((size_t)(all_rows(t) * t->head_dim) * sizeof *t->query);
+    t->state = take(state_bytes(t));
+    fill_normal(c, t->query, (int64_t)all_rows(t) * t->head_dim, 1.5f / sqrtf((float)t->head_dim));
+    for (int row = 0; row < all_rows(t); row++)
+        choose_state(c, t->value_dim, t->state + (ptrdiff_t)row * (2 + t->value_dim));
+    for (int q = 0; q < t->queries; q++) {
+        t->begin[q] = t->end[q] = 0;
+        if (chance(c, 5))
+            continue; /* sees nothing of the block */
+        t->begin[q] = (int)choose(c, 0, t->key_rows - 1);
+        t->end[q] = (int)choose(c, t->begin[q] + 1, t->key_rows);
+    }
+}
+
+static void decode_free(decode_case *t)
+{
+    free(t->query);
+    free(t->key);
+    free(t->value);
+    free(t->state);
+}
+
+/* The states of `heads` heads from `first` on, worked in one call, to their places in `states`. */
+static void run_heads(const ra_kernel *kernel, const decode_case *t, int first, int heads, float *states)
+{
+    int rows = t->groups * t->queries;
+    size_t count = (size_t)heads * (size_t)rows;
+    float *scores = take(count * RA_KEY_BLOCK * sizeof *scores);
+    float *sums = take(count * (size_t)(1 + t->value_dim) * sizeof *sums);
+    ptrdiff_t at = (ptrdiff_t)first * rows * (2 + t->value_dim);
+    ra_decode_call call = {.heads = heads,
+                           .rows = rows,
+                           .queries = t->queries,
+                           .query = t->query + (ptrdiff_t)first * rows * t->head_dim,
+                           .key = t->key + first * t->key_head_stride,
+                           .value = t->value + first * t->value_head_stride,
+                           .key_stride = t->key_stride,
+                           .key_head_stride = t->key_head_stride,
+                           .value_stride = t->value_stride,
+                           .value_head_stride = t->value_head_stride,
+                           .next_key = t->key,
+                           .begin = t->begin,
+                           .end = t->end,
+                           .head_dim = t->head_dim,
+                           .value_dim = t->value_dim,
+                           .scores = scores,
+                           .sums = sums,
+                           .state = states + at};
+    memcpy(states + at, t->state + at, count * (size_t)(2 + t->value_dim) * sizeof *states);
+    kernel->decode(&call);
+    free(scores);
+    free(sums);
+}
+
+static void model_row(const decode_case *t, int row, double *state)
+{
+    int rows = t->groups * t->queries, head = row / rows, query = row % t->queries;
+    widen_state(t->state + (ptrdiff_t)row * (2 + t->value_dim), t->value_dim, state);
+    for (int k = t->begin[query]; k < t->end[query]; k++) {
+        const float *key = t->key + head * t->key_head_stride + k * t->key_stride;
+        double score = 0;
+        for (int d = 0; d < t->head_dim; d++)
+            score += (double)t->query[(ptrdiff_t)row * t->head_dim + d] * key[d];
+        model_see(state, t->value_dim, score, t->value + head * t->value_head_stride + k * t->value_stride);
+    }
+}
+
+/* Runs `test` with random calls and every table. */
+static void for_each_call(int quick, void (*test)(const tested_table *table, decode_case *t, uint64_t seed))
+{
+    int count;
+    const tested_table *tables = tested_tables(&count);
+    seed_range range = seeds(quick);
+    for (uint64_t seed = range.first; seed < range.end; seed++)
+        for (int i = 0; i < count; i++) {
+            choices c = {seed};
+            decode_case t;
+            choose_decode(&c, &t);
+            test(&tables[i], &t, seed);
+            decode_free(&t);
+        }
+}
+
+static void check_against_model(const tested_table *table, decode_case *t, uint64_t seed)
+{
+    size_t bytes = (2 + (size_t)t->value_dim) * sizeof(double);
+    double *expected = take(bytes), *got = take(bytes), *generic = take(bytes);
+    float *states = take(state_bytes(t)), *generic_states = take(state_bytes(t));
+    run_heads(table->kernel, t, 0, t->heads, states);
+    run_heads(&ra_kernel_generic, t, 0, t->heads, generic_states);
+    for (int row = 0; row < all_rows(t); row++) {
+        ptrdiff_t at = (ptrdiff_t)row * (2 + t->value_dim);
+        model_row(t, row, expected);
+        widen_state(states + at, t->value_dim, got);
+        widen_state(generic_states + at, t->value_dim, generic);
+        double from_model = state_distance(got, expected, t->value_dim);
+        double from_generic = state_distance(got, generic, t->value_dim);
+        REQUIRE(from_model <= STATE_TOLERANCE && from_generic <= STATE_TOLERANCE,
+                "seed %llu, %s, heads %d, dim %d:%d, row %d: %.2e from the model, %.2e from generic",
+                (unsigned long long)seed, table->name, t->heads, t->head_dim, t->value_dim, row, from_model,
+                from_generic);
+    }
+    free(expected);
+    free(got);
+    free(generic);
+    free(states);
+    free(generic_states);
+}
+
+static void random_calls(void **state)
+{
+    (void)state;
+    for_each_call(200, check_against_model);
+}
+
+/* All heads in one call, or each in its own. */
+static void check_one_by_one(const tested_table *table, decode_case *t, uint64_t seed)
+{
+    float *together = take(state_bytes(t)), *alone = take(state_bytes(t));
+    run_heads(table->kernel, t, 0, t->heads, together);
+    for (int head = 0; head < t->heads; head++)
+        run_heads(table->kernel, t, head, 1, alone);
+    REQUIRE(same_bits(together, alone, (int64_t)all_rows(t) * (2 + t->value_dim)), "seed %llu, %s",
+            (unsigned long long)seed, table->name);
+    free(together);
+    free(alone);
+}
+
+static void heads_together_or_one_by_one(void **state)
+{
+    (void)state;
+    for_each_call(100, check_one_by_one);
+}
+
+/* Whatever one query sees and holds, the others keep their bits; keys that a query does not see may be NaN. */
+static void check_neighbours(const tested_table *table, decode_case *t, uint64_t seed)
+{
+    choices c = {seed + 1000};
+    float *before = take(state_bytes(t)), *after = take(state_bytes(t));
+    int key = (int)choose(&c, 0, t->key_rows - 1);
+    run_heads(table->kernel, t, 0, t->heads, before);
+    for (int head = 0; head < t->heads; head++) {
+        t->key[head * t->key_head_stride + key * t->key_stride] = NAN;
+        t->value[head * t->value_head_stride + key * t->value_stride + t->value_dim - 1] = INFINITY;
+    }
+    bool seen[MOST_QUERIES] = {false};
+    for (int q = 0; q < t->queries; q++) {
+        seen[q] = key >= t->begin[q] && key < t->end[q];
+        if (seen[q] && chance(&c, 2)) { /* see something else instead */
+            t->begin[q] = 0;
+            t->end[q] = t->key_rows;
+        }
+    }
+    run_heads(table->kernel, t, 0, t->heads, after);
+    for (int row = 0; row < all_rows(t); row++) {
+        ptrdiff_t at = (ptrdiff_t)row * (2 + t->value_dim);
+        bool same = same_bits(before + at, after + at, 2 + t->value_dim);
+        REQUIRE(seen[row % t->queries] ? isnan(after[at + 1]) : same, "seed %llu, %s: NaN in key %d, row %d",
+                (unsigned long long)seed, table->name, key, row);
+    }
+    free(before);
+    free(after);
+}
+
+static void unseen_keys_are_no_ops(void **state)
+{
+    (void)state;
+    for_each_call(100, check_neighbours);
+}
+
+/* A block is summed by itself first: 64 ones added one by one to 2^24 would be lost. */
+static void sums_do_not_stagnate(void **state)
+{
+    (void)state;
+    int count;
+    const tested_table *tables = tested_tables(&count);
+    float ones[RA_KEY_BLOCK], zero = 0;
+    for (int k = 0; k < RA_KEY_BLOCK; k++)
+        ones[k] = 1;
+    for (int i = 0; i < count; i++) {
+        float begun[3] = {0, 0x1p24f, 0x1p24f}, states[3];
+        decode_case t = {.heads = 1,
+                         .groups = 1,
+                         .queries = 1,
+                         .head_dim = 1,
+                         .value_dim = 1,
+                         .key_stride = 1,
+                         .value_stride = 1,
+                         .end = {RA_KEY_BLOCK},
+                         .query = &zero,
+                         .key = ones,
+                         .value = ones,
+                         .state = begun};
+        run_heads(tables[i].kernel, &t, 0, 1, states);
+        assert_true(states[1] == 0x1p24f + 64 && states[2] == 0x1p24f + 64);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(random_calls),
+        cmocka_unit_test(heads_together_or_one_by_one),
+        cmocka_unit_test(unseen_keys_are_no_ops),
+        cmocka_unit_test(sums_do_not_stagnate),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
