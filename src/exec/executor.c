@@ -56,6 +56,15 @@ void ra_finish(const ra_run *run, int64_t batch, int64_t head, int64_t query, in
     }
 }
 
+/* From the calling thread alone. */
+static void report(const ra_run *run, double done)
+{
+    const ra_plan *p = run->plan;
+    run->shared->reported = done;
+    if (p->progress(p->progress_user, done, p->pairs_visible))
+        atomic_store_explicit(&run->shared->cancelled, 1, memory_order_relaxed);
+}
+
 bool ra_worker_done(ra_worker *w, double pairs)
 {
     struct ra_shared *shared = w->run->shared;
@@ -63,11 +72,8 @@ bool ra_worker_done(ra_worker *w, double pairs)
     w->counts.pairs_visible += pairs;
     if (p->progress) {
         int64_t done = atomic_fetch_add_explicit(&shared->pairs_done, (int64_t)pairs, memory_order_relaxed);
-        if (w->calling) {
-            shared->reported = (double)done + pairs;
-            if (p->progress(p->progress_user, shared->reported, p->pairs_visible))
-                atomic_store_explicit(&shared->cancelled, 1, memory_order_relaxed);
-        }
+        if (w->calling)
+            report(w->run, (double)done + pairs);
     }
     return atomic_load_explicit(&shared->cancelled, memory_order_relaxed);
 }
@@ -151,9 +157,9 @@ static void run_threads(const ra_run *run, char *scratch, ra_stats *stats)
         if (me == 0)
             threads = omp_get_num_threads();
     }
-    if (p->progress && !cancelled(run->shared) &&
-        run->shared->reported < p->pairs_visible) /* the calling thread may have run out of tasks before the others */
-        p->progress(p->progress_user, p->pairs_visible, p->pairs_visible);
+    /* The calling thread may have run out of tasks before the others did. */
+    if (p->progress && !cancelled(run->shared) && run->shared->reported < p->pairs_visible)
+        report(run, p->pairs_visible);
     stats->threads = threads;
     stats->tiles = tiles;
     stats->pairs_visible = visible;
