@@ -1,5 +1,6 @@
 #include "sampling.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 static int ascending(const void *a, const void *b)
@@ -32,7 +33,7 @@ sampling_result sampling_of(const samples *s, probe_reading best)
     for (int i = 0; i < s->count; i++)
         if (result.quiet == 0 || quiet(&s->at[i], best)) {
             values[n] = s->at[i].value;
-            ratios[n++] = s->at[i].value / ((s->at[i].before.fma + s->at[i].after.fma) / 2);
+            ratios[n++] = s->at[i].value / fmax(s->at[i].before.fma, s->at[i].after.fma);
         }
     result.value = sampling_median(values, n);
     result.ratio = sampling_median(ratios, n);

@@ -19,7 +19,7 @@ typedef struct samples {
     sample at[SAMPLING_MOST];
 } samples;
 
-/* Ratio to the peak, of quiet samples if there are any, else of all. */
+/* Ratio to the peak (the higher of its two readings), of quiet samples if there are any, else of all. */
 typedef struct sampling_result {
     double value, ratio; /* medians */
     int quiet, count;

@@ -69,6 +69,36 @@ INLINE vec finite_or_zero(vec max)
     return v_select(v_above(max, v_set(-INFINITY)), max, v_set(0.0f));
 }
 
+/* ---- Fetching ahead: addresses need not exist -------------------------------------------------------------------- */
+
+enum { LINE_FLOATS = 16, ROWS_AHEAD = 4 };
+
+/* Ask for floats that will be read soon; where they end need not be exact. */
+INLINE void fetch_lines(const float *from, int floats)
+{
+    for (int i = 0; i < floats; i += LINE_FLOATS)
+        __builtin_prefetch(from + i, 0, 3);
+}
+
+/* The same for floats that will be written: stores that miss the cache wait for one another. */
+INLINE void claim_lines(const float *to, int floats)
+{
+    for (int i = 0; i < floats; i += LINE_FLOATS)
+        __builtin_prefetch(to + i, 1, 3);
+}
+
+/* A row of any dtype, ROWS_AHEAD of `row`; for reading or for writing. */
+INLINE const float *row_ahead(const ra_rows *rows, int row)
+{
+    int64_t size = rows->dtype == RA_F32 ? 4 : 2;
+    return (const float *)((const char *)rows->data + (row + ROWS_AHEAD) * rows->row_stride * size);
+}
+
+INLINE int row_floats(const ra_rows *rows, int dim)
+{
+    return rows->dtype == RA_F32 ? dim : dim / 2;
+}
+
 /* ---- Packing --------------------------------------------------------------------------------------------------- */
 
 INLINE float load_one(const ra_rows *src, int64_t at)
@@ -106,6 +136,7 @@ INLINE void widen_row(const ra_rows *src, int64_t at, int dim, float *dst)
 static void pack_rows(const ra_rows *src, int rows, int dim, float *dst)
 {
     for (int r = 0; r < rows; r++, dst += dim) {
+        claim_lines(dst + (ptrdiff_t)ROWS_AHEAD * dim, dim);
         int64_t at = r * src->row_stride;
         if (src->dim_stride == 1) {
             widen_row(src, at, dim, dst);
@@ -119,10 +150,12 @@ static void pack_rows(const ra_rows *src, int rows, int dim, float *dst)
 /* src [rows][dim] -> dst [dim][LANES] f32, times factor, zero lanes from `rows` on */
 static void pack_query(const ra_rows *src, int rows, int dim, float factor, float *dst)
 {
-    for (int r = 0; r < LANES; r++)
+    for (int r = 0; r < LANES; r++) {
+        fetch_lines(row_ahead(src, r), row_floats(src, dim));
         for (int d = 0; d < dim; d++)
             dst[(ptrdiff_t)d * LANES + r] =
                 r < rows ? load_one(src, r * src->row_stride + d * src->dim_stride) * factor : 0.0f;
+    }
 }
 
 typedef float quad __attribute__((vector_size(16)));
@@ -130,6 +163,7 @@ typedef float quad __attribute__((vector_size(16)));
 /* keys x columns values, at most 4 x 4, to 4 x 4 padded with zeros; 0 * value shows whether they are finite. */
 INLINE void pack_patch(const float *from, int64_t stride, int keys, int columns, float *to, quad poison[RA_KEY_UNIT])
 {
+    __builtin_prefetch(to + LINE_FLOATS, 1, 3); /* the patch of the next four keys */
     for (int j = 0; j < RA_KEY_UNIT; j++) {
         quad values = {0};
         if (j < keys)
@@ -167,19 +201,12 @@ static bool pack_value(const ra_rows *src, int rows, int dim, float *staging, fl
 
 /* ---- The tile -------------------------------------------------------------------------------------------------- */
 
-/* Ask for floats that will be read soon; where they end need not be exact. */
-INLINE void fetch_lines(const float *from, int floats)
-{
-    for (int i = 0; i < floats; i += 16)
-        __builtin_prefetch(from + i, 0, 3);
-}
-
 /* Ask for the next few lines of rows that come later. */
 INLINE void fetch_burst(ra_fetch *f)
 {
     for (int i = 0; i < f->burst && f->rows > 0; i++) {
         __builtin_prefetch(f->row + f->at, 0, 2);
-        f->at += 64;
+        f->at += LINE_FLOATS * (int)sizeof(float);
         if (f->at >= f->bytes) {
             f->at = 0;
             f->row += f->stride;
@@ -458,9 +485,11 @@ static void finish_group(float *state, int rows, int value_dim, const ra_rows *o
             /* + 0 makes every zero positive: an underflow must not show which neighbours a row had. */
             v_store(at, v_add(v_div(v_load(at), v_load(state + LANES + i * WIDTH)), v_set(0.0f)));
         }
-    for (int r = 0; r < rows; r++)
+    for (int r = 0; r < rows; r++) {
+        claim_lines(row_ahead(output, r), row_floats(output, value_dim));
         for (int column = 0; column < value_dim; column++)
             store_one(output, r * output->row_stride + column * output->dim_stride, acc[(ptrdiff_t)column * LANES + r]);
+    }
 }
 
 /* ---- Decoding: vectors along the head dimension, keys and values read once, in the order of memory --------------- */
