@@ -52,7 +52,7 @@ stage_clang() {
 # Installing says nothing new about memory or threads, and a sanitized library needs a sanitized program around it.
 stage_sanitize() {
     UBSAN_OPTIONS=print_stacktrace=1 ASAN_OPTIONS=allocator_may_return_null=1 \
-        suite address -LE '^(slow|install)$'
+        LSAN_OPTIONS=suppressions=$PWD/tools/leaks.txt:print_suppressions=0 suite address -LE '^(slow|install)$'
     # Archer tells the thread sanitizer how OpenMP synchronises; without it every barrier looks like a race.
     local llvm
     llvm=$(dirname "$(readlink -f "$(command -v clang)")")/..
