@@ -6,8 +6,8 @@
 #define KERNEL_ID RA_KERNEL_AVX2
 #define WIDTH 8
 #define VECTORS 3
-#define TILE_GROUPS 24
-#define TILE_BYTES (400 << 10)
+#define TILE_GROUPS 32
+#define TILE_BYTES (512 << 10)
 #define DECODE_QUERIES 4
 
 typedef __m256 vec;
