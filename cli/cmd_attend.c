@@ -6,6 +6,8 @@
 #include "report.h"
 #include "stats_json.h"
 
+#include <limits.h>
+#include <stdio.h>
 #include <string.h>
 
 typedef struct attend_job {
@@ -72,6 +74,18 @@ static int parse(attend_job *job, int argc, char **argv)
     return args_parse(&command, argc, argv);
 }
 
+/* Files that the pattern names after '@', up to the next '+', are read too. */
+static int check_pattern_paths(const attend_job *job, const char *option, const char *path)
+{
+    for (const char *at = job->inputs.pattern; path && at && (at = strchr(at, '@')); at++) {
+        char named[PATH_MAX];
+        snprintf(named, sizeof named, "%.*s", (int)strcspn(at + 1, "+"), at + 1);
+        if (same_file(path, named))
+            return report(EXIT_USAGE, "--%s %s: the same file as in --pattern", option, path);
+    }
+    return EXIT_OK;
+}
+
 /* No file may be both read and written, or written twice. */
 static int check_paths(const attend_job *job)
 {
@@ -80,12 +94,15 @@ static int check_paths(const attend_job *job)
     } files[] = {{"query", job->inputs.query_path}, {"key", job->inputs.key_path}, {"value", job->inputs.value_path},
                  {"output", job->output_path},      {"lse", job->lse_path},        {"stats", job->stats_path}};
     enum { INPUTS = 3, FILES = sizeof files / sizeof *files };
-    for (int written = INPUTS; written < FILES; written++)
-        for (int other = 0; other < written; other++)
+    int code = EXIT_OK;
+    for (int written = INPUTS; written < FILES && !code; written++) {
+        code = check_pattern_paths(job, files[written].option, files[written].path);
+        for (int other = 0; other < written && !code; other++)
             if (same_file(files[written].path, files[other].path))
-                return report(EXIT_USAGE, "--%s %s: the same file as --%s", files[written].option, files[written].path,
+                code = report(EXIT_USAGE, "--%s %s: the same file as --%s", files[written].option, files[written].path,
                               files[other].option);
-    return EXIT_OK;
+    }
+    return code;
 }
 
 static int make_plan(attend_job *job)

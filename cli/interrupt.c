@@ -14,7 +14,7 @@ static void on_signal(int number)
 
 void interrupt_install(void)
 {
-    static const int SIGNALS[] = {SIGINT, SIGTERM, SIGHUP};
+    static const int SIGNALS[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGALRM, SIGUSR1, SIGUSR2, SIGXCPU};
     struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
     for (size_t i = 0; i < sizeof SIGNALS / sizeof *SIGNALS; i++) {
         struct sigaction previous;
@@ -22,9 +22,10 @@ void interrupt_install(void)
         if (sigaction(SIGNALS[i], NULL, &previous) == 0 && previous.sa_handler != SIG_IGN)
             sigaction(SIGNALS[i], &action, NULL);
     }
-    /* A write past a size limit then fails with a message instead of ending the process. */
+    /* A write past a size limit, or to a pipe that nobody reads, then fails instead of ending the process. */
     action.sa_handler = SIG_IGN;
     sigaction(SIGXFSZ, &action, NULL);
+    sigaction(SIGPIPE, &action, NULL);
 }
 
 bool interrupted(void)

@@ -74,12 +74,19 @@ static ra_status resolve(ra_problem *p)
     return RA_OK;
 }
 
-static ra_status check_scale(double scale, float *factor)
+/*
+ * A small scale goes into the queries, once. A large one is applied to the scores: a query that it makes infinite may
+ * have finite scores, and rounding it would show in them.
+ */
+static ra_status split_scale(double scale, float *query_factor, float *score_factor)
 {
     const double log2e = 1.44269504088896340736;
-    *factor = (float)(scale * log2e);
-    if (!isfinite(*factor))
+    double factor = scale * log2e;
+    if (!isfinite((float)scale))
         return ra_fail(RA_ERROR_ARGUMENT, "scale %g: must be finite as a float, or RA_SCALE_DEFAULT", scale);
+    bool small = fabs(factor) <= 1, huge = !isfinite((float)factor);
+    *query_factor = (float)(small ? factor : huge ? log2e : 1);
+    *score_factor = (float)(small ? 1 : huge ? scale : factor);
     return RA_OK;
 }
 
@@ -114,7 +121,7 @@ static __attribute__((noinline)) ra_status fill_plan(ra_plan *plan, ra_problem *
     const ra_kernel *kernel = NULL;
     ra_status status = resolve(problem);
     if (!status)
-        status = check_scale(problem->scale, &plan->factor);
+        status = split_scale(problem->scale, &plan->query_factor, &plan->score_factor);
     if (!status && (options->threads < 0 || options->threads > MAX_THREADS))
         status = ra_fail(RA_ERROR_ARGUMENT, "threads %d: must be 0 (all cores) or 1..%d", options->threads,
                          (int)MAX_THREADS);

@@ -45,6 +45,8 @@
  *    after it is made, so several threads may run the same plan at the same time, on different outputs. An ra_array is
  *    for one thread at a time.
  *  - The result has the same bits for any number of threads.
+ *  - After fork() a child may use everything but ra_forward with more than one thread, if its parent has run that: the
+ *    OpenMP runtime does not survive it. exec() first, or ask for one thread.
  */
 #ifndef RINGATTN_H
 #define RINGATTN_H
@@ -136,7 +138,8 @@ RA_API void ra_tensor_set(const ra_tensor *tensor, int64_t batch, int64_t seq, i
  *     output[i] = sum_j softmax_j(scale * q[i] . k[j]) v[j]   over the keys j that the pattern lets i see,
  * with key/value head h / (heads / kv_heads). Query i sits at global position i + (kv_len - q_len).
  * A row that sees no key gives +0 and a log-sum-exp of -infinity. A row whose visible scores include +inf or NaN, or
- * are all -inf, gives NaN. Keys and values that a query does not see never touch it, whatever they contain.
+ * are all -inf, gives NaN; scores past 2.3e38 count as infinite, and so do sums of values past the range of a float.
+ * Keys and values that a query does not see never touch it, whatever they contain.
  *
  * `pattern` is a text (NULL: "full"), read by ra_plan_create and not kept. Terms joined with '+' all apply:
  *     full                     every key

@@ -40,6 +40,7 @@ static decode_task lay_out(const ra_worker *w, int64_t task)
     t.call.begin = t.begin;
     t.call.end = t.end;
     t.call.head_dim = p->head_dim;
+    t.call.factor = p->score_factor;
     t.call.value_dim = p->value_dim;
     t.call.scores = (float *)(at + s->scores);
     t.call.sums = (float *)(at + s->staging);
@@ -55,7 +56,7 @@ static void start_rows(const ra_run *run, const decode_task *t)
         float *query = t->query + row * p->head_dim;
         run->kernel->pack_rows(&from, 1, p->head_dim, query);
         for (int d = 0; d < p->head_dim; d++)
-            query[d] *= p->factor;
+            query[d] *= p->query_factor;
         ra_state_clear(t->state + row * p->unit_floats, 1, p->unit_floats);
     }
 }

@@ -3,6 +3,7 @@
 #include "base/checked.h"
 #include "base/memory.h"
 #include "base/tensor.h"
+#include "base/threads.h"
 
 #include <fenv.h>
 #include <math.h>
@@ -145,7 +146,8 @@ static void run_threads(const ra_run *run, char *scratch, ra_stats *stats)
 {
     const ra_plan *p = run->plan;
     double tiles = 0, visible = 0, worked = 0;
-    int threads = 1;
+    int threads = 1, dynamic = omp_get_dynamic();
+    omp_set_dynamic(0); /* as many threads as were asked for, whatever else the machine does */
 #pragma omp parallel num_threads(p->threads) reduction(+ : tiles, visible, worked)
     {
         int me = omp_get_thread_num();
@@ -157,6 +159,7 @@ static void run_threads(const ra_run *run, char *scratch, ra_stats *stats)
         if (me == 0)
             threads = omp_get_num_threads();
     }
+    omp_set_dynamic(dynamic);
     /* The calling thread may have run out of tasks before the others did. */
     if (p->progress && !cancelled(run->shared) && run->shared->reported < p->pairs_visible)
         report(run, p->pairs_visible);
@@ -176,6 +179,8 @@ ra_status ra_execute(const ra_plan *p, const ra_kernel *kernel, const ra_tensor 
     int64_t scratch_bytes = p->threads * p->scratch.bytes;
     void *scratch = NULL, *parts = NULL;
     ra_status status = ra_memory_take(&accountant, scratch_bytes, "scratch", &scratch);
+    if (!status)
+        status = ra_threads_try(p->threads);
     if (!status && p->spans > 1)
         status = ra_memory_take(&accountant, p->part_bytes, "partial states", &parts);
     run.parts = parts;

@@ -24,6 +24,7 @@ static tile_memory lay_out(const ra_worker *w)
     m.lo = (int32_t *)(at + s->lo);
     m.hi = (int32_t *)(at + s->hi);
     m.call.head_dim = p->head_dim;
+    m.call.factor = p->score_factor;
     m.call.value_dim = p->value_dim;
     m.call.value = m.value;
     m.call.scores = (float *)(at + s->scores);
@@ -118,7 +119,7 @@ void ra_tile_task(ra_worker *w, int64_t task)
         state = ra_part(run, span, (batch * p->heads + head) * ra_ceil_div(p->q_len, lanes) + first / lanes);
     for (int g = 0; g < tiles.group_count; g++) {
         ra_rows query = ra_rows_at(run->q, batch, first + (int64_t)g * lanes, head);
-        run->kernel->pack_query(&query, ra_tiles_rows(&tiles, g), p->head_dim, p->factor,
+        run->kernel->pack_query(&query, ra_tiles_rows(&tiles, g), p->head_dim, p->query_factor,
                                 m.query + (int64_t)g * lanes * p->head_dim);
         ra_state_clear(state + g * p->unit_floats, lanes, p->unit_floats);
     }

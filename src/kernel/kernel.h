@@ -2,10 +2,10 @@
  * What a kernel table offers. Kernels see counts, pointers and strides; they know no patterns, problems or threads, and
  * touch nothing but what a call hands them.
  *
- * Scores are in base 2: queries come multiplied by scale * log2(e). The state of a query row is
- *     max (base 2, -INFINITY before the first key), sum of exp2(score - max), acc[value column] of the same weights
- * A row's arithmetic depends on the row alone: every lane does the same operations in the same order whatever its
- * neighbours hold, and a masked key is an exact no-op.
+ * Scores are in base 2: queries come multiplied by a part of scale * log2(e), `factor` is the rest, mostly 1. The state
+ * of a query row is max (base 2, -INFINITY before the first key), sum of exp2(score - max), acc[value column] of the
+ * same weights A row's arithmetic depends on the row alone: every lane does the same operations in the same order
+ * whatever its neighbours hold, and a masked key is an exact no-op.
  */
 #ifndef RA_KERNEL_KERNEL_H
 #define RA_KERNEL_KERNEL_H
@@ -35,6 +35,7 @@ typedef struct ra_tile_call {
     int begin, end;     /* keys to work: multiples of RA_KEY_UNIT, end may pass key_rows by less than a unit */
     const float *value; /* panels [value_dim / 4, rounded up][RA_KEY_BLOCK][4], zero from key_rows to `end` */
     int head_dim, value_dim;
+    float factor;           /* what scores are multiplied by */
     const int32_t *lo, *hi; /* NULL, or [lanes]: lane i sees keys lo[i] <= k < hi[i] */
     bool guard;             /* with lo and hi: some value is not finite, so 0 * value is not 0 */
     ra_fetch *fetch_key;    /* a burst every RA_KEY_UNIT keys */
@@ -56,6 +57,7 @@ typedef struct ra_decode_call {
     const float *next_key;  /* the keys of the call after this one, to be fetched; any address will do */
     const int *begin, *end; /* [queries]: a row sees keys begin <= k < end of the block, maybe none */
     int head_dim, value_dim;
+    float factor;  /* what scores are multiplied by */
     float *scores; /* scratch [heads][rows][RA_KEY_BLOCK] */
     float *sums;   /* scratch [heads][rows][1 + value_dim] */
     float *state;  /* [heads][rows][2 + value_dim]: max, sum, acc */

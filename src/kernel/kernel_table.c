@@ -2,6 +2,7 @@
 #include "base/cpu.h"
 #include "kernel/kernel.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -58,8 +59,13 @@ ra_status ra_kernel_find(ra_kernel_id id, const ra_kernel **kernel)
     if (!name)
         return ra_fail(RA_ERROR_ARGUMENT, "kernel %d: no such kernel", (int)id);
     *kernel = runnable(id);
-    if (!*kernel)
-        return ra_fail(RA_ERROR_UNSUPPORTED, "kernel %s%s: this processor cannot run it; it can run %s", source, name,
-                       ra_kernel_name(runnable(RA_KERNEL_AUTO)->id));
-    return RA_OK;
+    if (*kernel)
+        return RA_OK;
+    char can[64] = "";
+    for (int i = TABLES - 1; i >= 0; i--)
+        if (runnable(tables[i].kernel->id)) {
+            size_t used = strlen(can);
+            snprintf(can + used, sizeof can - used, "%s%s", used ? ", " : "", ra_kernel_name(tables[i].kernel->id));
+        }
+    return ra_fail(RA_ERROR_UNSUPPORTED, "kernel %s%s: this processor cannot run it; it can run %s", source, name, can);
 }

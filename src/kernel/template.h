@@ -303,6 +303,10 @@ INLINE void tile_scores(const ra_tile_call *c, bool masked, bool chunked, vec to
             score_chunk(c->query, row, ahead, d, d + DOT_CHUNK < c->head_dim ? d + DOT_CHUNK : c->head_dim, s);
             add_block(scores, s);
         }
+        if (c->factor != 1.0f)
+            for (int j = 0; j < RA_KEY_UNIT; j++)
+                for (int i = 0; i < VECTORS; i++)
+                    s[j][i] = v_mul(s[j][i], v_set(c->factor));
         for (int j = 0; j < RA_KEY_UNIT; j++)
             for (int i = 0; i < VECTORS; i++) {
                 if (masked)
@@ -549,7 +553,7 @@ INLINE void decode_scores(const ra_decode_call *c, int k)
         dot_rows(c->query + (ptrdiff_t)i * c->head_dim, row, c->head_dim, s);
         for (int j = 0; j < RA_KEY_UNIT; j++)
             if (k + j >= begin && k + j < end)
-                c->scores[(ptrdiff_t)i * RA_KEY_BLOCK + k + j] = s[j];
+                c->scores[(ptrdiff_t)i * RA_KEY_BLOCK + k + j] = s[j] * c->factor;
     }
 }
 

@@ -14,7 +14,8 @@ struct ra_plan {
     int64_t batch, q_len, kv_len, heads, kv_heads, group_heads; /* group_heads: query heads to a key/value head */
     int head_dim, value_dim;
     double scale;
-    float factor;       /* what queries are multiplied by: scale * log2(e) */
+    float query_factor; /* what queries and scores are multiplied by; the product is scale * log2(e) */
+    float score_factor;
     int64_t offset;     /* of query 0: kv_len - q_len */
     ra_pattern pattern; /* owned */
 

@@ -300,6 +300,35 @@ static void float16_output_overflows_to_infinity(void **state)
         }
 }
 
+/* A scale that would make the query infinite, with scores that are not: two keys of equal score, one far below. */
+static void finite_scores_of_large_scales(void **state)
+{
+    (void)state;
+    static const double scales[] = {1e10, -1e10, 3e38};
+    static const float queries[] = {1e30f, 1e30f, 1e-20f}, keys[] = {1e-30f, -1e-30f, 1e-10f};
+    FOR_EACH_KERNEL (kernel)
+        for (int64_t q_len = 1; q_len <= 30; q_len += 29)
+            for (int i = 0; i < 3; i++) {
+                float x[30], key[3] = {keys[i], keys[i], -keys[i]}, value[3] = {1, 2, 100}, result[30];
+                ra_tensor q = ra_tensor_dense(x, RA_F32, RA_BSHD, 1, q_len, 1, 1);
+                ra_tensor k = ra_tensor_dense(key, RA_F32, RA_BSHD, 1, 3, 1, 1), v = k, output = q;
+                ra_problem problem = RA_PROBLEM_INIT;
+                ra_options options = RA_OPTIONS_INIT;
+                ra_plan *plan;
+                problem.q_len = q_len, problem.kv_len = 3, problem.heads = 1, problem.head_dim = 1;
+                problem.scale = scales[i];
+                options.kernel = kernel;
+                v.data = value, output.data = result;
+                for (int64_t j = 0; j < q_len; j++)
+                    x[j] = queries[i];
+                assert_int_equal(ra_plan_create(&problem, &options, &plan), RA_OK);
+                assert_int_equal(ra_forward(plan, &q, &k, &v, &output, NULL, NULL), RA_OK);
+                for (int64_t j = 0; j < q_len; j++)
+                    assert_true(result[j] == 1.5f);
+                ra_plan_free(plan);
+            }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -310,6 +339,7 @@ int main(void)
         cmocka_unit_test(rows_without_keys),
         cmocka_unit_test(zeros_are_positive),
         cmocka_unit_test(float16_output_overflows_to_infinity),
+        cmocka_unit_test(finite_scores_of_large_scales),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -113,6 +113,7 @@ static void run_group(const ra_kernel *kernel, const tile_case *t, const float *
                          .begin = t->begin,
                          .end = t->end,
                          .value = panels,
+                         .factor = 1,
                          .head_dim = t->head_dim,
                          .value_dim = t->value_dim,
                          .lo = t->masked ? lo : NULL,

@@ -109,7 +109,7 @@ SPOIL(no_value_dim, p->value_dim = 0)
 SPOIL(large_value_dim, p->value_dim = 1025)
 SPOIL(scale_nan, p->scale = (double)NAN)
 SPOIL(scale_infinite, p->scale = -(double)INFINITY)
-SPOIL(scale_too_large, p->scale = 3e38)
+SPOIL(scale_too_large, p->scale = 4e38)
 SPOIL(threads_negative, o->threads = -1)
 SPOIL(threads_too_many, o->threads = 4097)
 SPOIL(kernel_unknown, o->kernel = (ra_kernel_id)9)
@@ -139,7 +139,7 @@ static const struct refusal {
     {large_value_dim, "value_dim 1025: must be 1..1024"},
     {scale_nan, "scale nan: must be finite as a float, or RA_SCALE_DEFAULT"},
     {scale_infinite, "scale -inf: must be finite as a float, or RA_SCALE_DEFAULT"},
-    {scale_too_large, "scale 3e+38: must be finite as a float, or RA_SCALE_DEFAULT"},
+    {scale_too_large, "scale 4e+38: must be finite as a float, or RA_SCALE_DEFAULT"},
     {threads_negative, "threads -1: must be 0 (all cores) or 1..4096"},
     {threads_too_many, "threads 4097: must be 0 (all cores) or 1..4096"},
     {kernel_unknown, "kernel 9: no such kernel"},
