@@ -170,14 +170,17 @@ static ra_status measure(bench_run *r)
     return RA_OK;
 }
 
-static void best_of(probe_reading *best, const bench_run *r, int count)
+/* What the matrix-product probe gives when nothing disturbs it: nine tenths of a run's readings are lower. */
+static probe_reading undisturbed(const bench_run *runs, int count, ra_kernel_id kernel, int threads)
 {
+    static double readings[2 * CASES * SAMPLING_MOST];
+    int n = 0;
     for (int i = 0; i < count; i++)
-        for (int j = 0; j < r[i].taken.count; j++) {
-            const sample *s = &r[i].taken.at[j];
-            probe_reading *b = &best[r[i].kernel + 4 * (r[i].threads == 1)];
-            b->gemm = fmax(b->gemm, fmax(s->before.gemm, s->after.gemm));
+        for (int j = 0; j < runs[i].taken.count && runs[i].kernel == kernel && runs[i].threads == threads; j++) {
+            readings[n++] = runs[i].taken.at[j].before.gemm;
+            readings[n++] = runs[i].taken.at[j].after.gemm;
         }
+    return (probe_reading){0, sampling_quantile(readings, n, 0.9)};
 }
 
 static int report(const bench_run *r, probe_reading best)
@@ -224,12 +227,10 @@ static int run_cases(const bench_options *options, bench_run *runs, ra_kernel_id
         }
     if (terminal)
         fprintf(stderr, "\r%40s\r", "");
-    probe_reading best[8] = {{0, 0}};
-    best_of(best, runs, count);
     printf("%-24s %-8s %2s %9s %-8s %6s %6s %9s %7s %9s\n", "case", "kernel", "th", "median", "", "ratio", "goal",
            "quiet/all", "MiB", "error");
     for (int i = 0; i < count; i++)
-        code |= report(&runs[i], best[runs[i].kernel + 4 * (runs[i].threads == 1)]);
+        code |= report(&runs[i], undisturbed(runs, count, runs[i].kernel, runs[i].threads));
     return code;
 }
 

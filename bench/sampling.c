@@ -17,6 +17,14 @@ double sampling_median(double *values, int count)
     return count % 2 ? values[count / 2] : (values[count / 2 - 1] + values[count / 2]) / 2;
 }
 
+double sampling_quantile(double *values, int count, double fraction)
+{
+    if (count == 0)
+        return 0;
+    qsort(values, (size_t)count, sizeof *values, ascending);
+    return values[(int)(fraction * (count - 1))];
+}
+
 static bool quiet(const sample *s, probe_reading best)
 {
     const double enough = 0.95;

@@ -25,12 +25,13 @@ typedef struct sampling_result {
     int quiet, count;
 } sampling_result;
 
-/* The middle value; sorts `values`. */
+/* The middle value, and the value below which a fraction of them lies; both sort `values`, and are 0 for none. */
 double sampling_median(double *values, int count);
+double sampling_quantile(double *values, int count, double fraction);
 
 /*
  * A sample is quiet when its threads had 0.95 of their processor time, and when the matrix-product probe before and
- * after it reached 0.95 of `best`, the best reading of the run: a busy neighbour on the same core slows that probe, and
+ * after it reached 0.95 of `best`, an undisturbed reading: a busy neighbour on the same core slows that probe, and
  * kernels with it, far more than the multiply-add loop.
  */
 sampling_result sampling_of(const samples *s, probe_reading best);
