@@ -129,9 +129,8 @@ void ra_tile_task(ra_worker *w, int64_t task)
         double visible = 0;
         take_block(run, &m, batch, kv_head, &block);
         plan_fetches(run, &m, &tiles, batch, kv_head, &block);
-        for (int g = 0; g < tiles.group_count; g++) {
+        for (int g = 0; g < tiles.group_count; g++)
             visible += work_tile(w, &m, &tiles, g, &block, state + g * p->unit_floats);
-        }
         if (ra_worker_done(w, visible))
             return;
     }
