@@ -190,8 +190,11 @@ static int report(const bench_run *r, probe_reading best)
     bool right = r->error <= tolerance;
     const char *unit = r->c->yardstick == OF_BANDWIDTH ? "GB/s" : r->c->yardstick == OF_NAIVE ? "x" : "GFLOP/s";
     double shown = r->c->yardstick == OF_NAIVE ? result.value : result.value / 1e9;
-    printf("%-24s %-8s %2d %9.1f %-8s %6.3f %6.2f %5d/%-3d %7.2f %9.1e%s\n", r->c->name, ra_kernel_name(r->kernel),
-           r->threads, shown, unit, result.ratio, r->c->goal, result.quiet, result.count,
+    char product[16] = "-"; /* says something about the cases measured against the same peak */
+    if (r->c->yardstick == OF_PEAK)
+        snprintf(product, sizeof product, "%.3f", result.product);
+    printf("%-24s %-8s %2d %9.1f %-8s %6.3f %6.2f %8s %5d/%-3d %7.2f %9.1e%s\n", r->c->name, ra_kernel_name(r->kernel),
+           r->threads, shown, unit, result.ratio, r->c->goal, product, result.quiet, result.count,
            (double)r->peak_bytes / (1 << 20), r->error, right ? "" : "  FAILED: out of tolerance");
     fflush(stdout);
     return right ? 0 : 1;
@@ -227,8 +230,8 @@ static int run_cases(const bench_options *options, bench_run *runs, ra_kernel_id
         }
     if (terminal)
         fprintf(stderr, "\r%40s\r", "");
-    printf("%-24s %-8s %2s %9s %-8s %6s %6s %9s %7s %9s\n", "case", "kernel", "th", "median", "", "ratio", "goal",
-           "quiet/all", "MiB", "error");
+    printf("%-24s %-8s %2s %9s %-8s %6s %6s %8s %9s %7s %9s\n", "case", "kernel", "th", "median", "", "ratio", "goal",
+           "product", "quiet/all", "MiB", "error");
     for (int i = 0; i < count; i++)
         code |= report(&runs[i], undisturbed(runs, count, runs[i].kernel, runs[i].threads));
     return code;
@@ -246,7 +249,9 @@ int bench_kernel(const bench_options *options)
     printf("ringattn %s, %s, %s, %d threads\n", ra_version(), machine.processor, machine.compiler, threads);
     printf("multiply-add peak now %.1f GFLOP/s (%s)\n", reading.fma / 1e9, ra_kernel_name(machine.kernel));
     printf("ratio: to the multiply-add peak, the memory bandwidth (decode) or the naive loops (generic), measured "
-           "around each sample;\nmedian of the quiet samples, of all where none was quiet\n\n");
+           "around each sample;\nmedian of the quiet samples, of all where none was quiet; product: what a matrix "
+           "product in "
+           "first-level cache reached\nof the same peak around the same samples\n\n");
     bench_run *runs = calloc(CASES, sizeof *runs);
     if (!runs)
         return 1;

@@ -1,6 +1,7 @@
 /*
  * The probe loops, over the operations that the including file defines: PROBE_NAME, PROBE_ID, WIDTH, VECTORS, vec,
- * p_load, p_set, p_fma(c, a, b) (c += a * b, a statement that the compiler can neither move nor drop).
+ * p_set, p_fma(c, a, b) (c += a * b, a statement that the compiler can neither move nor drop), and p_panel(columns,
+ * quads): 64 steps of a register-blocked product, each of VECTORS loads, 4 broadcasts and 4 * VECTORS multiply-adds.
  */
 #include "probe.h"
 
@@ -29,24 +30,8 @@ static double fma_loop(int64_t steps)
 
 static double gemm_loop(int64_t steps)
 {
-    vec a[4][VECTORS];
-    for (int j = 0; j < 4; j++)
-        for (int i = 0; i < VECTORS; i++)
-            a[j][i] = p_set(0.0f);
-    for (int64_t s = 0; s < steps; s += 64) {
-        const float *column = columns, *quad = quads;
-        for (int k = 0; k < 64; k++, column += VECTORS * WIDTH, quad += 4) {
-            vec x[VECTORS];
-            for (int i = 0; i < VECTORS; i++)
-                x[i] = p_load(column + i * WIDTH);
-            for (int j = 0; j < 4; j++) {
-                vec b = p_set(quad[j]);
-                for (int i = 0; i < VECTORS; i++)
-                    p_fma(a[j][i], b, x[i]);
-            }
-            __asm__ volatile("" ::: "memory");
-        }
-    }
+    for (int64_t s = 0; s < steps; s += 64)
+        p_panel(columns, quads);
     return 2.0 * 4 * VECTORS * WIDTH;
 }
 

@@ -33,17 +33,20 @@ static bool quiet(const sample *s, probe_reading best)
 
 sampling_result sampling_of(const samples *s, probe_reading best)
 {
-    sampling_result result = {0, 0, 0, s->count};
+    sampling_result result = {0, 0, 0, 0, s->count};
     for (int i = 0; i < s->count; i++)
         result.quiet += quiet(&s->at[i], best);
-    double values[SAMPLING_MOST], ratios[SAMPLING_MOST];
+    double values[SAMPLING_MOST], ratios[SAMPLING_MOST], products[SAMPLING_MOST];
     int n = 0;
     for (int i = 0; i < s->count; i++)
         if (result.quiet == 0 || quiet(&s->at[i], best)) {
+            double peak = fmax(s->at[i].before.fma, s->at[i].after.fma);
             values[n] = s->at[i].value;
-            ratios[n++] = s->at[i].value / fmax(s->at[i].before.fma, s->at[i].after.fma);
+            ratios[n] = s->at[i].value / peak;
+            products[n++] = (s->at[i].before.gemm + s->at[i].after.gemm) / 2 / peak;
         }
     result.value = sampling_median(values, n);
     result.ratio = sampling_median(ratios, n);
+    result.product = sampling_median(products, n);
     return result;
 }

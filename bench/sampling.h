@@ -22,6 +22,7 @@ typedef struct samples {
 /* Ratio to the peak (the higher of its two readings), of quiet samples if there are any, else of all. */
 typedef struct sampling_result {
     double value, ratio; /* medians */
+    double product;      /* median of what the matrix-product probe reached of the peak around the same samples */
     int quiet, count;
 } sampling_result;
 
