@@ -8,6 +8,7 @@
 
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 typedef struct attend_job {
@@ -74,6 +75,19 @@ static int parse(attend_job *job, int argc, char **argv)
     return args_parse(&command, argc, argv);
 }
 
+/* The name under which `path` is written first must not be another file's, which would be taken for a leftover. */
+static int check_temporary(const char *option, const char *path, const char *other_option, const char *other)
+{
+    char *temporary = path && other ? temporary_name(path) : NULL;
+    int code = EXIT_OK;
+    if (path && other && !temporary)
+        code = report(EXIT_USAGE, "--%s %s: out of memory", option, path);
+    else if (same_file(temporary, other))
+        code = report(EXIT_USAGE, "--%s %s: the temporary name of --%s %s", other_option, other, option, path);
+    free(temporary);
+    return code;
+}
+
 /* Files that the pattern names after '@', up to the next '+', are read too. */
 static int check_pattern_paths(const attend_job *job, const char *option, const char *path)
 {
@@ -82,6 +96,8 @@ static int check_pattern_paths(const attend_job *job, const char *option, const 
         snprintf(named, sizeof named, "%.*s", (int)strcspn(at + 1, "+"), at + 1);
         if (same_file(path, named))
             return report(EXIT_USAGE, "--%s %s: the same file as in --pattern", option, path);
+        if (check_temporary(option, path, "pattern", named))
+            return EXIT_USAGE;
     }
     return EXIT_OK;
 }
@@ -101,6 +117,8 @@ static int check_paths(const attend_job *job)
             if (same_file(files[written].path, files[other].path))
                 code = report(EXIT_USAGE, "--%s %s: the same file as --%s", files[written].option, files[written].path,
                               files[other].option);
+        for (int other = 0; other < FILES && !code; other++)
+            code = check_temporary(files[written].option, files[written].path, files[other].option, files[other].path);
     }
     return code;
 }

@@ -3,8 +3,10 @@
 #include "report.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -12,6 +14,84 @@ static int report_errno(const char *path, const char *doing, int code)
 {
     return report(code, "%s: cannot %s: %s", path, doing, strerror(errno));
 }
+
+/* ---- Temporary files, by the rules that ra_array_create has ------------------------------------------------------ */
+
+char *temporary_name(const char *path)
+{
+    size_t bytes = strlen(path) + sizeof ".partial";
+    char *name = malloc(bytes);
+    if (name)
+        snprintf(name, bytes, "%s.partial", path);
+    return name;
+}
+
+/* Whether the name still leads to the open file: only then is it this run's to rename or to remove. */
+static bool leads_to(const char *name, int fd)
+{
+    struct stat named, opened;
+    return lstat(name, &named) == 0 && fstat(fd, &opened) == 0 && named.st_dev == opened.st_dev &&
+           named.st_ino == opened.st_ino;
+}
+
+/* Not blocking, and through no link: what is not a regular file is refused. */
+static int open_regular(const char *path, const char *name, int *fd)
+{
+    struct stat at;
+    *fd = open(name, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666);
+    int reason = errno;
+    bool exists = *fd < 0 ? lstat(name, &at) == 0 : fstat(*fd, &at) == 0;
+    if (exists && !S_ISREG(at.st_mode))
+        return report(EXIT_USAGE, "%s: cannot create: %s is not a regular file", path, name);
+    if (*fd >= 0)
+        return EXIT_OK;
+    return report(EXIT_USAGE, "%s: cannot create: %s%s%s", path, exists ? name : "", exists ? ": " : "",
+                  strerror(reason));
+}
+
+/*
+ * The lock lasts as long as this process: a file that can be locked is nobody's. It is taken if the name still leads to
+ * it and it is empty; one that a killed run has left is removed, for the next try to make it anew.
+ */
+static int take(const char *path, const char *name, int fd, bool *taken)
+{
+    struct stat at;
+    if (flock(fd, LOCK_EX | LOCK_NB) != 0)
+        return errno == EWOULDBLOCK
+                   ? report(EXIT_USAGE, "%s: cannot create: another run is writing it (%s)", path, name)
+                   : report(EXIT_USAGE, "%s: cannot create: %s: cannot lock: %s", path, name, strerror(errno));
+    bool ours = leads_to(name, fd);
+    *taken = ours && fstat(fd, &at) == 0 && at.st_size == 0;
+    if (ours && !*taken && unlink(name) != 0)
+        return report(EXIT_USAGE, "%s: cannot create: %s: cannot remove: %s", path, name, strerror(errno));
+    return EXIT_OK;
+}
+
+static int open_temporary(const char *path, const char *name, FILE **stream)
+{
+    enum { TRIES = 100 };
+    for (int try = 0; try < TRIES; try++) {
+        int fd;
+        bool taken = false;
+        int code = open_regular(path, name, &fd);
+        if (!code)
+            code = take(path, name, fd, &taken);
+        *stream = taken ? fdopen(fd, "w") : NULL;
+        if (*stream)
+            return EXIT_OK;
+        if (taken) {
+            code = report_errno(path, "create", EXIT_USAGE);
+            unlink(name);
+        }
+        if (fd >= 0)
+            close(fd);
+        if (code)
+            return code;
+    }
+    return report(EXIT_USAGE, "%s: cannot create: %s was replaced %d times meanwhile", path, name, TRIES);
+}
+
+/* ---- Output files ------------------------------------------------------------------------------------------------ */
 
 int output_file_open(output_file *file, const char *path)
 {
@@ -26,15 +106,14 @@ int output_file_open(output_file *file, const char *path)
         errno = EISDIR;
         return report_errno(path, "create", EXIT_USAGE);
     }
-    if (!exists || S_ISREG(existing.st_mode)) {
-        size_t bytes = strlen(path) + 48;
-        file->temporary = malloc(bytes);
-        if (!file->temporary)
-            return report(EXIT_USAGE, "%s: out of memory", path);
-        snprintf(file->temporary, bytes, "%s.partial-%ld", path, (long)getpid());
+    if (exists && !S_ISREG(existing.st_mode)) {
+        file->stream = fopen(path, "w");
+        return file->stream ? EXIT_OK : report_errno(path, "create", EXIT_USAGE);
     }
-    file->stream = fopen(file->temporary ? file->temporary : path, "w");
-    return file->stream ? EXIT_OK : report_errno(path, "create", EXIT_USAGE);
+    file->temporary = temporary_name(path);
+    if (!file->temporary)
+        return report(EXIT_USAGE, "%s: out of memory", path);
+    return open_temporary(path, file->temporary, &file->stream);
 }
 
 int output_file_finish(output_file *file)
@@ -46,6 +125,8 @@ int output_file_finish(output_file *file)
 
 int output_file_commit(output_file *file)
 {
+    if (file->temporary && !leads_to(file->temporary, fileno(file->stream)))
+        return report(EXIT_WORK, "%s: cannot create: %s was removed while it was written", file->path, file->temporary);
     if (file->temporary && rename(file->temporary, file->path) != 0)
         return report_errno(file->path, "create", EXIT_WORK);
     free(file->temporary);
@@ -55,13 +136,16 @@ int output_file_commit(output_file *file)
 
 void output_file_close(output_file *file)
 {
-    if (file->stream && file->temporary)
+    /* Before the lock is given up: afterwards the name may be another run's. */
+    if (file->stream && file->temporary && leads_to(file->temporary, fileno(file->stream)))
         unlink(file->temporary);
     if (file->stream && file->stream != stdout)
         fclose(file->stream);
     free(file->temporary);
     *file = (output_file){0};
 }
+
+/* ---- Paths ------------------------------------------------------------------------------------------------------- */
 
 /* The directory that holds `path`, and the name in it. */
 static bool locate(const char *path, struct stat *directory, const char **name)

@@ -1,4 +1,7 @@
-/* A text or image file that appears at its path whole, or not at all. Functions return an exit code and report. */
+/*
+ * A text or image file that appears at its path whole, or not at all. Until then it is PATH.partial, locked; one that a
+ * killed run has left is replaced. Functions return an exit code and report.
+ */
 #ifndef CLI_OUTPUT_FILE_H
 #define CLI_OUTPUT_FILE_H
 
@@ -20,6 +23,9 @@ int output_file_commit(output_file *file);
 
 /* Releases the file; what was not committed disappears. Harmless on one that is not open. */
 void output_file_close(output_file *file);
+
+/* What a file at this path is called while it is being written, in memory of the caller's; NULL: out of memory. */
+char *temporary_name(const char *path);
 
 /* True when both paths name one file, which need not exist yet. NULL is no file. */
 bool same_file(const char *a, const char *b);

@@ -194,8 +194,10 @@ ra_status ra_plan_describe(const ra_plan *p, ra_plan_info *info)
 {
     if (!p || !info)
         return ra_fail(RA_ERROR_ARGUMENT, "%s is NULL", p ? "info" : "plan");
-    ra_plan_info ours = {sizeof ours, p->kernel, p->variant,       p->threads,      p->tile_rows, RA_KEY_BLOCK,
-                         p->spans,    p->tiles,  p->pairs_visible, p->pairs_worked, p->flops,     p->peak_bytes};
+    ra_plan_info ours = {
+        sizeof ours,  p->kernel,    p->variant,   p->all.threads,       p->all.tile_groups * p->all.lanes,
+        RA_KEY_BLOCK, p->spans,     p->all.tiles, p->all.pairs_visible, p->all.pairs_worked,
+        p->flops,     p->peak_bytes};
     return ra_copy_out(info, &ours, sizeof ours, "ra_plan_info", "RA_PLAN_INFO_INIT");
 }
 

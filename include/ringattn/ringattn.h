@@ -43,7 +43,7 @@
  *  - Tensors are views: the library never owns, copies or frees the memory behind them. Freeing NULL is legal.
  *  - Threads: any function may be called from several threads at once, on different objects. An ra_plan is read only
  *    after it is made, so several threads may run the same plan at the same time, on different outputs. An ra_array is
- *    for one thread at a time.
+ *    for one thread at a time, but for reading, and for writing ranges that do not overlap.
  *  - The result has the same bits for any number of threads.
  *  - After fork() a child may use everything but ra_forward with more than one thread, if its parent has run that: the
  *    OpenMP runtime does not survive it. exec() first, or ask for one thread.
@@ -84,7 +84,10 @@ typedef enum ra_status {
     RA_ERROR_FILE = 4,        /* a file could not be opened, read or written */
     RA_ERROR_FORMAT = 5,      /* a file was read, and is not what it should be */
     RA_ERROR_CANCELLED = 6,   /* the progress callback asked to stop */
-    RA_ERROR_INTERNAL = 7     /* the run did not do what the plan said: a defect in the library */
+    RA_ERROR_INTERNAL = 7,    /* the run did not do what the plan said: a defect in the library */
+    RA_ERROR_TIMEOUT = 8,     /* a rank was silent for too long */
+    RA_ERROR_PEER = 9,        /* another rank failed, left, or has another problem than this one */
+    RA_ERROR_BUDGET = 10      /* the plan needs more memory than was allowed */
 } ra_status;
 
 /* "ok", "argument", "unsupported", ... */
@@ -280,7 +283,7 @@ RA_API ra_status ra_reference_row(const ra_plan *plan, const ra_tensor *q, const
 
 #define RA_ARRAY_MAX_DIMS 8
 
-/* An array in a .npy file: read by range, or written under a temporary name that becomes `path` on commit. */
+/* An array in a .npy file: read by range, or written as PATH.partial, which becomes PATH on commit. */
 typedef struct ra_array ra_array;
 
 typedef struct ra_array_info {
@@ -299,8 +302,17 @@ typedef struct ra_array_info {
 /* Open for reading; the header is checked against the size of the file. Close with ra_array_close. */
 RA_API ra_status ra_array_open(const char *path, ra_array **array);
 
-/* Create for writing. Nothing appears at `path` until ra_array_commit. */
+/*
+ * Create for writing. Nothing appears at `path` until ra_array_commit. A PATH.partial that a killed process has left is
+ * replaced; one that is being written, by any process, is refused with RA_ERROR_FILE.
+ */
 RA_API ra_status ra_array_create(const char *path, ra_dtype dtype, int dims, const int64_t *shape, ra_array **array);
+
+/*
+ * Write to an array that another process of the same job has created and not yet committed: same path, same shape. Its
+ * maker commits it, after all who have joined it have closed it.
+ */
+RA_API ra_status ra_array_join(const char *path, ra_dtype dtype, int dims, const int64_t *shape, ra_array **array);
 
 RA_API ra_status ra_array_describe(const ra_array *array, ra_array_info *info);
 
@@ -313,6 +325,186 @@ RA_API ra_status ra_array_commit(ra_array *array);
 
 /* Close; an array that was created and not committed leaves nothing behind. */
 RA_API void ra_array_close(ra_array *array);
+
+/* ---- Where tensors live ---------------------------------------------------------------------------------------- */
+
+/* A tensor that is read or written by ranges of rows. For one thread at a time. */
+typedef struct ra_storage ra_storage;
+
+/* In memory: read and written in place, never copied as a whole. The view is copied, its data stays the caller's. */
+RA_API ra_status ra_storage_memory(const ra_tensor *tensor, ra_storage **storage);
+
+/*
+ * In a file: `view` says how the array's elements are laid out as a tensor (its data is ignored, its strides count
+ * elements of the file). The array stays the caller's and must outlive the storage; it may serve several storages,
+ * each used by a thread of its own.
+ */
+RA_API ra_status ra_storage_array(ra_array *array, const ra_tensor *view, ra_storage **storage);
+RA_API void ra_storage_free(ra_storage *storage);
+
+/* ---- One sequence over many ranks ------------------------------------------------------------------------------ */
+
+/* What travels. */
+typedef enum ra_strategy {
+    RA_STRATEGY_RING = 0,      /* keys and values go round; a rank holds two chunks of them at a time */
+    RA_STRATEGY_ALLGATHER = 1, /* every rank gathers all keys and values: simple, and O(n) memory in each */
+    RA_STRATEGY_BROADCAST = 2  /* pieces reach everybody in the order of their positions: the bits of ra_forward */
+} ra_strategy;
+
+/* Which rank holds which rows. Ranks' rows are in the order of their positions, in parts of 64 positions or more. */
+typedef enum ra_order {
+    RA_ORDER_CONTIGUOUS = 0, /* rank r: the r-th of R parts */
+    RA_ORDER_ZIGZAG = 1,     /* rank r: the r-th of 2R parts, and the r-th from the end */
+    RA_ORDER_STRIPED = 2     /* rank r: the 64-position blocks b with b mod R = r */
+} ra_order;
+
+/* How bytes move, which is also what a rank must hold. */
+typedef enum ra_transport_kind {
+    RA_TRANSPORT_SIM = 0,     /* virtual ranks of one process, one after the other: a receive is a read from storage */
+    RA_TRANSPORT_THREADS = 1, /* threads of one process: a chunk is read where it lies */
+    RA_TRANSPORT_MPI = 2      /* processes: chunks are copied into buffers */
+} ra_transport_kind;
+
+/* "ring", "zigzag", "threads", ...; NULL for anything else. */
+RA_API const char *ra_strategy_name(ra_strategy strategy);
+RA_API const char *ra_order_name(ra_order order);
+RA_API const char *ra_transport_name(ra_transport_kind transport);
+
+/* Rows first <= i < end of a sequence, on a rank. */
+typedef struct ra_piece {
+    int64_t first, end;
+    int rank;
+} ra_piece;
+
+typedef struct ra_ring_options {
+    size_t size;
+    int ranks; /* >= 1 */
+    ra_strategy strategy;
+    ra_order order;
+    ra_transport_kind transport;
+    ra_dtype q_dtype, k_dtype, v_dtype;
+    int lent; /* 1: tensors are in the caller's memory and stay there; 0: in files, a rank reads its rows */
+    /*
+     * The caller's own split instead of `order`: pieces in the order of their positions that cover the sequence. One
+     * for queries and one for keys; a NULL one goes by `order`. Broadcast gives ra_forward's bits only if the pieces
+     * of the keys begin at multiples of 64. Copied.
+     */
+    const ra_piece *q_pieces, *kv_pieces;
+    int64_t q_piece_count, kv_piece_count;
+    int64_t memory; /* bytes that a process may hold, 0: no limit. A plan that needs more is refused */
+    double timeout; /* seconds of silence of a rank before it is given up; 0: 60 */
+} ra_ring_options;
+
+#define RA_RING_OPTIONS_INIT                                                                                           \
+    {                                                                                                                  \
+        sizeof(ra_ring_options), 1, RA_STRATEGY_RING, RA_ORDER_CONTIGUOUS, RA_TRANSPORT_SIM, RA_F32, RA_F32, RA_F32,   \
+            1, NULL, NULL, 0, 0, 0, 0                                                                                  \
+    }
+
+typedef struct ra_ring_plan ra_ring_plan;
+
+/* What one rank will do. Counts are summed over batch and heads. */
+typedef struct ra_rank_info {
+    size_t size;
+    int64_t q_rows, kv_rows;            /* that it holds */
+    int64_t steps;                      /* parts of the keys that it works one after the other */
+    int64_t hops;                       /* of those, how many come from other ranks */
+    int64_t bytes_sent, bytes_received; /* keys and values */
+    double pairs_visible, pairs_worked; /* as in ra_plan_info, for its queries */
+    int64_t peak_bytes;                 /* what it will hold, the caller's own tensors aside */
+    int64_t lent_bytes;                 /* of the caller's tensors, what it reads and writes in place */
+} ra_rank_info;
+
+#define RA_RANK_INFO_INIT                                                                                              \
+    {                                                                                                                  \
+        sizeof(ra_rank_info), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0                                                             \
+    }
+
+/*
+ * Plan a problem over ranks. `options` as in ra_plan_create; threads are those of each rank, and 0 means the cores
+ * divided by the ranks that run at the same time on this machine as far as it is known: all cores for the simulation,
+ * a share for threads and MPI. On success *plan is the caller's, to be freed with ra_ring_plan_free. With a `memory`
+ * limit that the plan exceeds: RA_ERROR_BUDGET, and the message has both figures and the smallest ring that would fit.
+ */
+RA_API ra_status ra_ring_plan_create(const ra_problem *problem, const ra_options *options, const ra_ring_options *ring,
+                                     ra_ring_plan **plan);
+RA_API void ra_ring_plan_free(ra_ring_plan *plan);
+
+/* The problem's own plan: its describe, visible and reference functions serve here too. Owned by the ring plan. */
+RA_API const ra_plan *ra_ring_plan_problem(const ra_ring_plan *plan);
+
+RA_API ra_status ra_ring_plan_rank(const ra_ring_plan *plan, int rank, ra_rank_info *info);
+
+/* What the largest process will hold: one rank for the simulation and MPI, all of them for threads. */
+RA_API int64_t ra_ring_plan_process_bytes(const ra_ring_plan *plan);
+
+/* The smallest number of ranks whose plan fits into ring->memory; *ranks = 0: none does. ring->ranks is ignored. */
+RA_API ra_status ra_ring_smallest(const ra_problem *problem, const ra_options *options, const ra_ring_options *ring,
+                                  int *ranks);
+
+/* The index-th run of rows of a rank's queries or keys: *piece, in order; index past the last: RA_ERROR_ARGUMENT. */
+RA_API ra_status ra_ring_plan_queries(const ra_ring_plan *plan, int rank, int64_t index, ra_piece *piece);
+RA_API ra_status ra_ring_plan_keys(const ra_ring_plan *plan, int rank, int64_t index, ra_piece *piece);
+
+/* Copy a rank's rows out of a whole tensor into its part, or back; which: 0 queries (and outputs), 1 keys (values). */
+RA_API ra_status ra_ring_split(const ra_ring_plan *plan, int rank, int keys, const ra_tensor *whole, ra_tensor *part);
+RA_API ra_status ra_ring_gather(const ra_ring_plan *plan, int rank, int keys, const ra_tensor *part, ra_tensor *whole);
+
+/* A rank's end of what connects the ranks. Used by one thread at a time; unusable after a run on it has failed. */
+typedef struct ra_comm ra_comm;
+
+/* All `ranks` virtual ranks, in one communicator. */
+RA_API ra_status ra_comm_sim(int ranks, ra_comm **comm);
+
+/* One communicator for each of `ranks` threads, in comms[0..ranks). Each is freed by itself, in any order. */
+RA_API ra_status ra_comm_threads(int ranks, ra_comm **comms);
+
+RA_API int ra_comm_rank(const ra_comm *comm);
+RA_API int ra_comm_ranks(const ra_comm *comm);
+RA_API void ra_comm_free(ra_comm *comm);
+
+/*
+ * Wait until all ranks have come here, each with a status of its own; returns `mine` where it is not RA_OK, and
+ * RA_ERROR_PEER where another rank's is not: what one rank does only if all have succeeded comes after it.
+ */
+RA_API ra_status ra_comm_agree(ra_comm *comm, ra_status mine, double timeout);
+
+/* What one rank did. */
+typedef struct ra_rank_stats {
+    size_t size;
+    int rank, threads;
+    ra_kernel_id kernel;
+    int64_t q_rows, kv_rows, steps, hops, bytes_sent, bytes_received;
+    double pairs_visible, pairs_worked;
+    double seconds_compute; /* in tiles */
+    double seconds_wait;    /* for other ranks */
+    double seconds_io;      /* reading and writing storage */
+    double seconds_total;
+    int64_t planned_peak_bytes;
+    int64_t peak_bytes;     /* by the library's own accountant */
+    int64_t rss_peak_bytes; /* by the operating system, for the whole process; 0: unknown */
+    int64_t lent_bytes;
+} ra_rank_stats;
+
+#define RA_RANK_STATS_INIT                                                                                             \
+    {                                                                                                                  \
+        sizeof(ra_rank_stats), 0, 0, RA_KERNEL_AUTO, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0                    \
+    }
+
+/*
+ * Run the plan. On a simulated communicator one call runs all ranks, and the tensors are whole. Otherwise every rank
+ * calls it, with its own rows: the rows that ra_ring_plan_queries and ra_ring_plan_keys give, one after the other.
+ * `lse` may be NULL (on all ranks or on none). `stats`, if not NULL, is an array of as many as there are ranks, the
+ * first with its size set; every rank gets all of them. At the end hops, bytes and visible pairs are compared with the
+ * plan; a difference is RA_ERROR_INTERNAL. All ranks succeed or none does.
+ */
+RA_API ra_status ra_ring_forward(const ra_ring_plan *plan, ra_comm *comm, const ra_tensor *q, const ra_tensor *k,
+                                 const ra_tensor *v, const ra_tensor *output, const ra_tensor *lse,
+                                 ra_rank_stats *stats);
+
+/* The same from and to storages of the whole tensors, whatever the communicator: a rank touches its own rows only. */
+RA_API ra_status ra_ring_run(const ra_ring_plan *plan, ra_comm *comm, ra_storage *q, ra_storage *k, ra_storage *v,
+                             ra_storage *output, ra_storage *lse, ra_rank_stats *stats);
 
 /* ---- Made-up data ---------------------------------------------------------------------------------------------- */
 

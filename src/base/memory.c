@@ -1,5 +1,6 @@
 #include "base/memory.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 enum { LINE = 64 };
@@ -27,4 +28,16 @@ void ra_memory_give(ra_accountant *accountant, void *block, int64_t bytes)
         return;
     accountant->bytes -= ra_memory_rounded(bytes);
     free(block);
+}
+
+int64_t ra_memory_resident_peak(void)
+{
+    FILE *status = fopen("/proc/self/status", "r");
+    char line[128];
+    long long kib = 0;
+    while (status && kib == 0 && fgets(line, sizeof line, status))
+        sscanf(line, "VmHWM: %lld kB", &kib);
+    if (status)
+        fclose(status);
+    return kib * 1024;
 }

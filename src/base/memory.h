@@ -19,4 +19,7 @@ int64_t ra_memory_rounded(int64_t bytes);
 ra_status ra_memory_take(ra_accountant *accountant, int64_t bytes, const char *what, void **block);
 void ra_memory_give(ra_accountant *accountant, void *block, int64_t bytes);
 
+/* The largest resident size that this process has had, by the operating system; 0: unknown. */
+int64_t ra_memory_resident_peak(void);
+
 #endif

@@ -1,6 +1,5 @@
 #include "base/status.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 
 /* Long enough for two paths and a sentence; anything longer is cut, never overrun. */
@@ -16,11 +15,17 @@ const char *ra_version(void)
     return VERSION_TEXT(RA_VERSION_MAJOR, RA_VERSION_MINOR, RA_VERSION_PATCH);
 }
 
+ra_status ra_fail_va(ra_status status, const char *format, va_list arguments)
+{
+    vsnprintf(message, sizeof message, format, arguments);
+    return status;
+}
+
 ra_status ra_fail(ra_status status, const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(message, sizeof message, format, arguments);
+    ra_fail_va(status, format, arguments);
     va_end(arguments);
     return status;
 }
@@ -41,6 +46,9 @@ const char *ra_status_name(ra_status status)
     case RA_ERROR_FORMAT: return "format";
     case RA_ERROR_CANCELLED: return "cancelled";
     case RA_ERROR_INTERNAL: return "internal";
+    case RA_ERROR_TIMEOUT: return "timeout";
+    case RA_ERROR_PEER: return "peer";
+    case RA_ERROR_BUDGET: return "budget";
     }
     return "unknown";
 }

@@ -5,7 +5,10 @@
 
 #include "ringattn/ringattn.h"
 
+#include <stdarg.h>
+
 /* Set the calling thread's message (printf style, with the offending values) and return `status`. */
 ra_status ra_fail(ra_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+ra_status ra_fail_va(ra_status status, const char *format, va_list arguments) __attribute__((format(printf, 2, 0)));
 
 #endif

@@ -1,7 +1,8 @@
 /*
- * HOW a run happens: tasks taken by threads, each over some query rows and a span of keys.
+ * HOW a run happens: tasks taken by threads, each over some query rows and the keys that are here.
  *
- *     executor.c     threads, memory, merging of spans, counts
+ *     executor.c     threads, merging, finishing; a whole problem in one piece
+ *     keys.c         where the keys and values of a position are
  *     tile_task.c    a tile of queries: groups in the vector lanes
  *     decode_task.c  few queries: one row at a time against streamed keys
  *     reference.c    the oracle, which shares none of this
@@ -14,14 +15,43 @@
 
 typedef struct ra_counts {
     double tiles, pairs_visible, pairs_worked;
+    int threads; /* that really worked */
 } ra_counts;
+
+/*
+ * Keys and values that are here: the positions of a share. Where they lie:
+ *     words NULL, owners NULL   k and v hold the whole sequence
+ *     owners                    k[rank] and v[rank] hold that rank's share of it
+ *     words                     k and v hold, one after the other, the positions whose bits are set: one word for each
+ *                               block of `share`, and in `before` the rows that come before the block's first
+ */
+typedef struct ra_keys {
+    ra_share share;
+    const ra_tensor *k, *v;
+    const ra_partition *owners;
+    const uint64_t *words;
+    const int64_t *before;
+} ra_keys;
+
+/* Called by the calling thread between key blocks, with the visible pairs done so far; non-zero: stop. */
+typedef int (*ra_poll)(void *user, double pairs);
 
 typedef struct ra_run {
     const ra_plan *plan;
+    const ra_workload *work;
     const ra_kernel *kernel;
-    const ra_tensor *q, *k, *v, *output, *lse; /* lse may be NULL */
-    float *parts;                              /* NULL, or states [spans][units] */
-    struct ra_shared *shared;                  /* between threads: see executor.c */
+    const ra_tensor *q, *output, *lse; /* lse may be NULL */
+    bool whole;                        /* q holds the whole sequence, not the workload's rows alone */
+    bool whole_output;                 /* so do output and lse; */
+    int64_t output_first;              /* if not, their first row is this one of the workload's */
+    ra_keys keys;
+    ra_interval within; /* of those keys, the positions to work on */
+    int64_t spans;      /* parts of the keys that are tasks of their own */
+    float *states;      /* NULL: in scratch, and rows are finished with their task; else [spans][units] */
+    bool resume;        /* states hold what was seen before */
+    ra_poll poll;       /* NULL: none */
+    void *poll_user;
+    struct ra_shared *shared; /* between threads: see executor.c */
 } ra_run;
 
 /* One thread of a run. */
@@ -32,9 +62,23 @@ typedef struct ra_worker {
     bool calling; /* the thread that called: the only one that polls */
 } ra_worker;
 
-/* Run `kernel` over the plan and fill everything of `stats` but its size. */
+/* Run `kernel` over the plan in one piece and fill everything of `stats` but its size. */
 ra_status ra_execute(const ra_plan *plan, const ra_kernel *kernel, const ra_tensor *q, const ra_tensor *k,
                      const ra_tensor *v, const ra_tensor *output, const ra_tensor *lse, ra_stats *stats);
+
+/*
+ * Work through the tasks of `run` with work->threads threads, each with scratch.bytes of scratch, and add to *counts.
+ * False: the poll asked to stop.
+ */
+bool ra_run_tasks(ra_run *run, char *scratch, ra_counts *counts);
+
+/* into = merge(into, from) for all units, then clear `from`. */
+void ra_run_merge(const ra_run *run, float *into, float *from);
+
+/* Write the rows of groups first .. first + count - 1, of all batches and heads, from the states. Destroys these. */
+void ra_run_finish(const ra_run *run, int64_t first, int64_t count);
+
+/* ---- Shared by both kinds of task ------------------------------------------------------------------------------ */
 
 void ra_tile_task(ra_worker *worker, int64_t task);
 void ra_decode_task(ra_worker *worker, int64_t task);
@@ -42,31 +86,53 @@ void ra_decode_task(ra_worker *worker, int64_t task);
 /* After each block of keys: count, let the calling thread poll; true when the run has been cancelled. */
 bool ra_worker_done(ra_worker *worker, double pairs);
 
-/* ---- Shared by both kinds of task ------------------------------------------------------------------------------ */
+/* The keys of a task's span. */
+ra_interval ra_span_keys(const ra_run *run, int64_t span);
 
-/* The keys of a span. */
-static inline ra_interval ra_span_keys(const ra_plan *plan, int64_t span)
+/* The states of a unit in a span. */
+static inline float *ra_unit_state(const ra_run *run, int64_t span, int64_t unit)
 {
-    int64_t first = span * plan->span_keys, end = first + plan->span_keys;
-    return (ra_interval){first, end < plan->kv_len ? end : plan->kv_len};
-}
-
-/* The state of a unit in a span, for runs with several spans. */
-static inline float *ra_part(const ra_run *run, int64_t span, int64_t unit)
-{
-    return run->parts + (span * run->plan->units + unit) * run->plan->unit_floats;
+    return run->states + (span * run->work->units + unit) * run->plan->unit_floats;
 }
 
 /* Rows of a tensor from (batch, seq, head) on. */
 ra_rows ra_rows_at(const ra_tensor *tensor, int64_t batch, int64_t seq, int64_t head);
 
+/* Where a group's first row is in q. */
+static inline int64_t ra_query_row(const ra_run *run, const ra_group *group)
+{
+    return run->whole ? group->query : group->row;
+}
+
+/* A walk over the blocks of the keys that are here and that the tiles' groups need, in the order of positions. */
+typedef struct ra_key_walk {
+    const ra_keys *keys;
+    ra_tiles *tiles;
+    ra_interval within;
+    int64_t next_range;
+    ra_range range;
+    ra_block block; /* that is being looked at */
+    int64_t word;   /* with marks: which word is the block's */
+    uint64_t left;  /* its positions that are still to come */
+} ra_key_walk;
+
+/* A block with its rows: row `row` of k and v is position block.first + block.skip. */
+typedef struct ra_key_block {
+    ra_block block;
+    const ra_tensor *k, *v;
+    int64_t row;
+} ra_key_block;
+
+ra_key_walk ra_key_walk_begin(const ra_keys *keys, ra_tiles *tiles, ra_interval within);
+bool ra_key_walk_next(ra_key_walk *walk, ra_key_block *block);
+
 /* Set the states of `lanes` rows, interleaved as in ra_tile_call, to "nothing seen". */
 void ra_state_clear(float *state, int lanes, int64_t floats);
 
 /*
- * Write the output and log-sum-exp of `rows` queries from `query` on, whose states are in `state`: a group's, or one
- * decoding row's. Rows that see no key become zeros and -INFINITY. Destroys the state.
+ * Write the output and log-sum-exp of a group, whose state is in `state`: a group's, or one decoding row's. Rows that
+ * see no key become zeros and -INFINITY. Destroys the state.
  */
-void ra_finish(const ra_run *run, int64_t batch, int64_t head, int64_t query, int rows, float *state);
+void ra_finish(const ra_run *run, int64_t batch, int64_t head, const ra_group *group, float *state);
 
 #endif

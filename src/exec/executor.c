@@ -15,8 +15,8 @@
 struct ra_shared {
     _Atomic int64_t next_task, next_unit;
     _Atomic int cancelled;
+    _Atomic int working; /* threads that may still be in a task */
     _Atomic int64_t pairs_done;
-    double reported; /* the last progress; the calling thread's alone */
 };
 
 ra_rows ra_rows_at(const ra_tensor *t, int64_t batch, int64_t seq, int64_t head)
@@ -32,49 +32,55 @@ void ra_state_clear(float *state, int lanes, int64_t floats)
         state[i] = 0.0f;
 }
 
-void ra_finish(const ra_run *run, int64_t batch, int64_t head, int64_t query, int rows, float *state)
+void ra_finish(const ra_run *run, int64_t batch, int64_t head, const ra_group *group, float *state)
 {
     const ra_plan *p = run->plan;
     const double ln2 = 0.69314718055994530942;
-    int lanes = p->variant == RA_VARIANT_DECODE ? 1 : p->blocking.lanes;
+    int lanes = run->work->lanes;
+    int64_t first = run->whole_output ? group->query : group->row - run->output_first;
     if (p->variant == RA_VARIANT_DECODE)
         for (int64_t d = 0; d < p->value_dim; d++)
-            ra_tensor_set(run->output, batch, query, head, d, state[2 + d] / state[1] + 0.0f);
+            ra_tensor_set(run->output, batch, first, head, d, state[2 + d] / state[1] + 0.0f);
     else {
-        ra_rows output = ra_rows_at(run->output, batch, query, head);
-        run->kernel->finish_group(state, rows, p->value_dim, &output);
+        ra_rows output = ra_rows_at(run->output, batch, first, head);
+        run->kernel->finish_group(state, group->rows, p->value_dim, &output);
     }
-    for (int i = 0; i < rows; i++) {
-        ra_interval seen = ra_pattern_interval(&p->pattern, query + i + p->offset);
+    for (int i = 0; i < group->rows; i++) {
+        ra_interval seen = ra_pattern_interval(&p->pattern, group->query + i + p->offset);
         bool empty = seen.lo >= seen.hi;
         for (int64_t d = 0; empty && d < p->value_dim; d++)
-            ra_tensor_set(run->output, batch, query + i, head, d, 0.0);
+            ra_tensor_set(run->output, batch, first + i, head, d, 0.0);
         if (!run->lse)
             continue;
         float max = state[i], sum = state[lanes + i];
         double lse = sum != 0.0f ? ((double)max + log2((double)sum)) * ln2 : (double)NAN;
-        ra_tensor_set(run->lse, batch, query + i, head, 0, empty ? -INFINITY : lse);
+        ra_tensor_set(run->lse, batch, first + i, head, 0, empty ? -INFINITY : lse);
     }
 }
 
-/* From the calling thread alone. */
-static void report(const ra_run *run, double done)
+ra_interval ra_span_keys(const ra_run *run, int64_t span)
 {
-    const ra_plan *p = run->plan;
-    run->shared->reported = done;
-    if (p->progress(p->progress_user, done, p->pairs_visible))
+    if (run->spans == 1)
+        return run->within;
+    int64_t first = span * run->plan->span_keys;
+    return (ra_interval){first, ra_min(first + run->plan->span_keys, run->plan->kv_len)};
+}
+
+/* From the calling thread alone. */
+static void poll(const ra_run *run, double done)
+{
+    if (run->poll(run->poll_user, done))
         atomic_store_explicit(&run->shared->cancelled, 1, memory_order_relaxed);
 }
 
 bool ra_worker_done(ra_worker *w, double pairs)
 {
     struct ra_shared *shared = w->run->shared;
-    const ra_plan *p = w->run->plan;
     w->counts.pairs_visible += pairs;
-    if (p->progress) {
+    if (w->run->poll) {
         int64_t done = atomic_fetch_add_explicit(&shared->pairs_done, (int64_t)pairs, memory_order_relaxed);
         if (w->calling)
-            report(w->run, (double)done + pairs);
+            poll(w->run, (double)done + pairs);
     }
     return atomic_load_explicit(&shared->cancelled, memory_order_relaxed);
 }
@@ -83,15 +89,14 @@ bool ra_worker_done(ra_worker *w, double pairs)
 static void merge_unit(const ra_run *run, int64_t unit)
 {
     const ra_plan *p = run->plan;
-    bool decoding = p->variant == RA_VARIANT_DECODE;
-    int lanes = decoding ? 1 : p->blocking.lanes;
-    float *state = ra_part(run, 0, unit);
-    for (int64_t span = 1; span < p->spans; span++)
-        (decoding ? run->kernel->merge_row : run->kernel->merge_group)(state, ra_part(run, span, unit), p->value_dim);
-
-    int64_t groups = ra_ceil_div(p->q_len, lanes), query = unit % groups * lanes;
-    int64_t head = unit / groups % p->heads, batch = unit / groups / p->heads;
-    ra_finish(run, batch, head, query, (int)ra_min(lanes, p->q_len - query), state);
+    const ra_workload *work = run->work;
+    float *state = ra_unit_state(run, 0, unit);
+    for (int64_t span = 1; span < run->spans; span++)
+        (p->variant == RA_VARIANT_DECODE ? run->kernel->merge_row : run->kernel->merge_group)(
+            state, ra_unit_state(run, span, unit), p->value_dim);
+    ra_group group = ra_group_at(&work->queries, work->lanes, unit % work->groups);
+    int64_t head = unit / work->groups % p->heads, batch = unit / work->groups / p->heads;
+    ra_finish(run, batch, head, &group, state);
 }
 
 static bool cancelled(const struct ra_shared *shared)
@@ -99,39 +104,147 @@ static bool cancelled(const struct ra_shared *shared)
     return atomic_load_explicit(&shared->cancelled, memory_order_relaxed);
 }
 
-/* One thread's part of the run. Ends after every thread has come to the end of the tasks. */
+/* The calling thread has no more tasks, but others still work: it goes on polling. */
+static void wait_for_others(const ra_run *run)
+{
+    const struct timespec moment = {0, 50000};
+    struct ra_shared *shared = run->shared;
+    while (atomic_load_explicit(&shared->working, memory_order_acquire) > 0 && !cancelled(shared)) {
+        nanosleep(&moment, NULL);
+        poll(run, (double)atomic_load_explicit(&shared->pairs_done, memory_order_relaxed));
+    }
+}
+
+/* Rounding and denormals as the standard has them, in every thread alike; the caller's own are put back by leave. */
+static void enter(fenv_t *environment)
+{
+    fegetenv(environment);
+    fesetenv(FE_DFL_ENV);
+}
+
+static void leave(const fenv_t *environment)
+{
+    fesetenv(environment);
+}
+
+/* One thread's part of the run. */
 static void work(ra_worker *w)
 {
-    const ra_plan *p = w->run->plan;
-    struct ra_shared *shared = w->run->shared;
-    /* Rounding and denormals as the standard has them, in every thread alike, and the caller's own put back. */
+    const ra_run *run = w->run;
+    struct ra_shared *shared = run->shared;
     fenv_t environment;
-    fegetenv(&environment);
-    fesetenv(FE_DFL_ENV);
-    int64_t t;
-    while (!cancelled(shared) &&
-           (t = atomic_fetch_add_explicit(&shared->next_task, 1, memory_order_relaxed)) < p->tasks)
-        (p->variant == RA_VARIANT_DECODE ? ra_decode_task : ra_tile_task)(w, t);
-    if (p->spans > 1) {
+    enter(&environment);
+    int64_t t, tasks = run->work->tasks * run->spans;
+    while (!cancelled(shared) && (t = atomic_fetch_add_explicit(&shared->next_task, 1, memory_order_relaxed)) < tasks)
+        (run->plan->variant == RA_VARIANT_DECODE ? ra_decode_task : ra_tile_task)(w, t);
+    atomic_fetch_sub_explicit(&shared->working, 1, memory_order_release);
+    if (w->calling && run->poll)
+        wait_for_others(run);
+    if (run->spans > 1) {
 #pragma omp barrier
         while (!cancelled(shared) &&
-               (t = atomic_fetch_add_explicit(&shared->next_unit, 1, memory_order_relaxed)) < p->units)
-            merge_unit(w->run, t);
+               (t = atomic_fetch_add_explicit(&shared->next_unit, 1, memory_order_relaxed)) < run->work->units)
+            merge_unit(run, t);
     }
-    fesetenv(&environment);
+    leave(&environment);
+}
+
+bool ra_run_tasks(ra_run *run, char *scratch, ra_counts *counts)
+{
+    const ra_workload *w = run->work;
+    struct ra_shared shared = {0, 0, 0, 0, 0};
+    double tiles = 0, visible = 0, worked = 0;
+    int dynamic = omp_get_dynamic();
+    shared.working = w->threads;
+    run->shared = &shared;
+    omp_set_dynamic(0); /* as many threads as were asked for, whatever else the machine does */
+#pragma omp parallel num_threads(w->threads) reduction(+ : tiles, visible, worked)
+    {
+        int me = omp_get_thread_num();
+        ra_worker worker = {run, scratch + me * w->scratch.bytes, {0, 0, 0, 0}, me == 0};
+        if (me == 0) {
+            counts->threads = omp_get_num_threads();
+            atomic_fetch_sub(&shared.working, w->threads - counts->threads);
+        }
+        work(&worker);
+        tiles += worker.counts.tiles;
+        visible += worker.counts.pairs_visible;
+        worked += worker.counts.pairs_worked;
+    }
+    omp_set_dynamic(dynamic);
+    run->shared = NULL;
+    counts->tiles += tiles;
+    counts->pairs_visible += visible;
+    counts->pairs_worked += worked;
+    return !shared.cancelled;
+}
+
+void ra_run_merge(const ra_run *run, float *into, float *from)
+{
+    const ra_plan *p = run->plan;
+    int lanes = run->work->lanes;
+    fenv_t environment;
+    enter(&environment);
+    for (int64_t unit = 0; unit < run->work->units; unit++) {
+        float *state = from + unit * p->unit_floats;
+        (p->variant == RA_VARIANT_DECODE ? run->kernel->merge_row
+                                         : run->kernel->merge_group)(into + unit * p->unit_floats, state, p->value_dim);
+        ra_state_clear(state, lanes, p->unit_floats);
+    }
+    leave(&environment);
+}
+
+void ra_run_finish(const ra_run *run, int64_t first, int64_t count)
+{
+    const ra_plan *p = run->plan;
+    const ra_workload *w = run->work;
+    int64_t rows_of_heads = p->batch * p->heads;
+    int dynamic = omp_get_dynamic();
+    omp_set_dynamic(0);
+#pragma omp parallel num_threads(w->threads)
+    {
+        fenv_t environment;
+        enter(&environment);
+#pragma omp for schedule(static)
+        for (int64_t i = 0; i < rows_of_heads * count; i++) {
+            int64_t row = i / count, number = first + i % count;
+            ra_group group = ra_group_at(&w->queries, w->lanes, number);
+            ra_finish(run, row / p->heads, row % p->heads, &group, ra_unit_state(run, 0, row * w->groups + number));
+        }
+        leave(&environment);
+    }
+    omp_set_dynamic(dynamic);
+}
+
+/* ---- A whole problem in one piece -------------------------------------------------------------------------------- */
+
+/* The caller's progress callback, and the last that was told it. */
+typedef struct reporter {
+    const ra_plan *plan;
+    double reported;
+} reporter;
+
+static int report(void *user, double done)
+{
+    reporter *r = user;
+    if (done <= r->reported)
+        return 0;
+    r->reported = done;
+    return r->plan->progress(r->plan->progress_user, done, r->plan->all.pairs_visible);
 }
 
 /* A run proves itself: what it counted, tile by tile, is what the plan counted from the pattern. */
 static ra_status prove(const ra_plan *p, const ra_stats *stats)
 {
-    if (stats->tiles == p->tiles && stats->pairs_visible == p->pairs_visible &&
-        stats->pairs_worked == p->pairs_worked && stats->peak_bytes <= p->peak_bytes)
+    const ra_workload *all = &p->all;
+    if (stats->tiles == all->tiles && stats->pairs_visible == all->pairs_visible &&
+        stats->pairs_worked == all->pairs_worked && stats->peak_bytes <= p->peak_bytes)
         return RA_OK;
     return ra_fail(
         RA_ERROR_INTERNAL,
         "the run differs from its plan: tiles %.0f of %.0f, visible pairs %.0f of %.0f, worked pairs %.0f of "
         "%.0f, bytes %lld of %lld",
-        stats->tiles, p->tiles, stats->pairs_visible, p->pairs_visible, stats->pairs_worked, p->pairs_worked,
+        stats->tiles, all->tiles, stats->pairs_visible, all->pairs_visible, stats->pairs_worked, all->pairs_worked,
         (long long)stats->peak_bytes, (long long)p->peak_bytes);
 }
 
@@ -142,62 +255,42 @@ static double now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static void run_threads(const ra_run *run, char *scratch, ra_stats *stats)
-{
-    const ra_plan *p = run->plan;
-    double tiles = 0, visible = 0, worked = 0;
-    int threads = 1, dynamic = omp_get_dynamic();
-    omp_set_dynamic(0); /* as many threads as were asked for, whatever else the machine does */
-#pragma omp parallel num_threads(p->threads) reduction(+ : tiles, visible, worked)
-    {
-        int me = omp_get_thread_num();
-        ra_worker worker = {run, scratch + me * p->scratch.bytes, {0, 0, 0}, me == 0};
-        work(&worker);
-        tiles += worker.counts.tiles;
-        visible += worker.counts.pairs_visible;
-        worked += worker.counts.pairs_worked;
-        if (me == 0)
-            threads = omp_get_num_threads();
-    }
-    omp_set_dynamic(dynamic);
-    /* The calling thread may have run out of tasks before the others did. */
-    if (p->progress && !cancelled(run->shared) && run->shared->reported < p->pairs_visible)
-        report(run, p->pairs_visible);
-    stats->threads = threads;
-    stats->tiles = tiles;
-    stats->pairs_visible = visible;
-    stats->pairs_worked = worked;
-}
-
 ra_status ra_execute(const ra_plan *p, const ra_kernel *kernel, const ra_tensor *q, const ra_tensor *k,
                      const ra_tensor *v, const ra_tensor *output, const ra_tensor *lse, ra_stats *stats)
 {
     double start = now();
-    struct ra_shared shared = {0, 0, 0, 0, 0};
-    ra_run run = {p, kernel, q, k, v, output, lse, NULL, &shared};
+    const ra_workload *all = &p->all;
+    reporter reporter = {p, -1};
+    ra_run run = {.plan = p, .work = all, .kernel = kernel, .q = q, .output = output, .lse = lse};
+    run.whole = run.whole_output = true;
+    run.keys = (ra_keys){.share = ra_share_of_range(0, p->kv_len), .k = k, .v = v};
+    run.within = (ra_interval){0, p->kv_len};
+    run.spans = p->spans;
+    run.poll = p->progress ? report : NULL;
+    run.poll_user = &reporter;
     ra_accountant accountant = {0, 0};
-    int64_t scratch_bytes = p->threads * p->scratch.bytes;
-    void *scratch = NULL, *parts = NULL;
+    int64_t scratch_bytes = all->threads * all->scratch.bytes;
+    void *scratch = NULL, *states = NULL;
     ra_status status = ra_memory_take(&accountant, scratch_bytes, "scratch", &scratch);
     if (!status)
-        status = ra_threads_try(p->threads);
+        status = ra_threads_try(all->threads);
     if (!status && p->spans > 1)
-        status = ra_memory_take(&accountant, p->part_bytes, "partial states", &parts);
-    run.parts = parts;
-    if (!status)
-        run_threads(&run, scratch, stats);
-    ra_memory_give(&accountant, parts, p->part_bytes);
+        status = ra_memory_take(&accountant, p->part_bytes, "partial states", &states);
+    run.states = states;
+    ra_counts counts = {0, 0, 0, 0};
+    bool finished = !status && ra_run_tasks(&run, scratch, &counts);
+    /* The calling thread may have run out of tasks before the others did. */
+    if (finished && p->progress && reporter.reported < all->pairs_visible)
+        finished = !report(&reporter, all->pairs_visible);
+    ra_memory_give(&accountant, states, p->part_bytes);
     ra_memory_give(&accountant, scratch, scratch_bytes);
     if (status)
         return status;
-    if (shared.cancelled)
-        return ra_fail(RA_ERROR_CANCELLED, "cancelled by the progress callback after %lld of %.0f pairs",
-                       (long long)shared.pairs_done, p->pairs_visible);
-    stats->kernel = kernel->id;
-    stats->variant = p->variant;
-    stats->flops = p->flops;
-    stats->planned_peak_bytes = p->peak_bytes;
-    stats->peak_bytes = accountant.peak;
-    stats->seconds_compute = now() - start;
+    if (!finished)
+        return ra_fail(RA_ERROR_CANCELLED, "cancelled by the progress callback after %.0f of %.0f pairs",
+                       counts.pairs_visible, all->pairs_visible);
+    *stats =
+        (ra_stats){stats->size,          kernel->id,          p->variant, counts.threads, now() - start,  counts.tiles,
+                   counts.pairs_visible, counts.pairs_worked, p->flops,   p->peak_bytes,  accountant.peak};
     return prove(p, stats);
 }

@@ -4,7 +4,7 @@
 
 /* The memory of a task, out of the worker's scratch. */
 typedef struct tile_memory {
-    float *query, *key, *staging, *value, *state;
+    float *query, *key, *staging, *value, *edge, *state;
     ra_tile_call call; /* what is the same for every tile is set once */
     int32_t *lo, *hi;
     ra_fetch fetch_key, fetch_value; /* of the next block */
@@ -13,13 +13,14 @@ typedef struct tile_memory {
 static tile_memory lay_out(const ra_worker *w)
 {
     const ra_plan *p = w->run->plan;
-    const ra_scratch *s = &p->scratch;
+    const ra_scratch *s = &w->run->work->scratch;
     char *at = w->scratch;
     tile_memory m = {0};
     m.query = (float *)(at + s->query);
     m.key = (float *)(at + s->key);
     m.staging = (float *)(at + s->staging);
     m.value = (float *)(at + s->value);
+    m.edge = (float *)(at + s->edge);
     m.state = (float *)(at + s->state);
     m.lo = (int32_t *)(at + s->lo);
     m.hi = (int32_t *)(at + s->hi);
@@ -31,26 +32,42 @@ static tile_memory lay_out(const ra_worker *w)
     return m;
 }
 
-/* Keys in place where a kernel can read them, else widened; values always packed. */
-static void take_block(const ra_run *run, tile_memory *m, int64_t batch, int64_t head, const ra_block *block)
+/* Widen the rows of a block into `packed`, at their places, with zeros in front as far as a tile can reach. */
+static void pack_edge(const ra_run *run, const ra_rows *rows, const ra_block *block, int dim, float *packed)
 {
-    ra_rows key = ra_rows_at(run->k, batch, block->first, head), value = ra_rows_at(run->v, batch, block->first, head);
-    m->call.key_rows = block->rows;
+    for (int64_t i = (int64_t)(block->skip / RA_KEY_UNIT * RA_KEY_UNIT) * dim; i < (int64_t)block->skip * dim; i++)
+        packed[i] = 0.0f;
+    run->kernel->pack_rows(rows, block->rows - block->skip, dim, packed + (int64_t)block->skip * dim);
+}
+
+/* Keys in place where a kernel can read them, else widened; values always packed. */
+static void take_block(const ra_run *run, tile_memory *m, int64_t batch, int64_t head, const ra_key_block *b)
+{
+    ra_rows key = ra_rows_at(b->k, batch, b->row, head), value = ra_rows_at(b->v, batch, b->row, head);
+    m->call.key_rows = b->block.rows;
     m->call.key = key.data;
     m->call.key_stride = key.row_stride;
-    if (key.dtype != RA_F32 || key.dim_stride != 1 || key.row_stride != m->call.head_dim) {
-        run->kernel->pack_rows(&key, block->rows, m->call.head_dim, m->key);
+    if (b->block.skip || key.dtype != RA_F32 || key.dim_stride != 1 || key.row_stride != m->call.head_dim) {
+        pack_edge(run, &key, &b->block, m->call.head_dim, m->key);
         m->call.key = m->key;
         m->call.key_stride = m->call.head_dim;
     }
-    m->call.guard = !run->kernel->pack_value(&value, block->rows, m->call.value_dim, m->staging, m->value);
+    if (b->block.skip) {
+        /* Values are packed from the first row of the block on; rows that are not here must be zeros. */
+        pack_edge(run, &value, &b->block, m->call.value_dim, m->edge);
+        int64_t zeros = (int64_t)(b->block.skip / RA_KEY_UNIT * RA_KEY_UNIT) * m->call.value_dim;
+        for (int64_t i = 0; i < zeros; i++)
+            m->edge[i] = 0.0f;
+        value = (ra_rows){m->edge, RA_F32, m->call.value_dim, 1};
+    }
+    m->call.guard = !run->kernel->pack_value(&value, b->block.rows, m->call.value_dim, m->staging, m->value);
 }
 
-/* The rows of the block after this one, to be asked for in `bursts` bursts. */
-static ra_fetch fetch_plan(const ra_tensor *t, int64_t batch, int64_t head, int64_t first, int64_t end, int64_t bursts)
+/* The rows after this block's, which the next block most likely has, to be asked for in `bursts` bursts. */
+static ra_fetch fetch_plan(const ra_tensor *t, int64_t batch, int64_t head, int64_t first, int64_t bursts)
 {
     enum { LINE = 64 };
-    int64_t size = (int64_t)ra_dtype_size(t->dtype), rows = ra_max(0, ra_min(RA_KEY_BLOCK, end - first));
+    int64_t size = (int64_t)ra_dtype_size(t->dtype), rows = ra_max(0, ra_min(RA_KEY_BLOCK, t->seq - first));
     ra_fetch f = {NULL, t->seq_stride * size, (int)rows, (int)(t->dim * size), 0, 0};
     if (rows > 0 && t->dim_stride == 1)
         f.row = ra_rows_at(t, batch, first, head).data;
@@ -61,12 +78,11 @@ static ra_fetch fetch_plan(const ra_tensor *t, int64_t batch, int64_t head, int6
 }
 
 static void plan_fetches(const ra_run *run, tile_memory *m, const ra_tiles *tiles, int64_t batch, int64_t head,
-                         const ra_block *block)
+                         const ra_key_block *b)
 {
-    int64_t next = block->first + RA_KEY_BLOCK, groups = tiles->group_count;
-    m->fetch_key = fetch_plan(run->k, batch, head, next, tiles->end, groups * (RA_KEY_BLOCK / RA_KEY_UNIT));
-    m->fetch_value =
-        fetch_plan(run->v, batch, head, next, tiles->end, groups * ra_ceil_div(run->plan->value_dim, RA_PANEL));
+    int64_t next = b->row + b->block.rows - b->block.skip, groups = tiles->group_count;
+    m->fetch_key = fetch_plan(b->k, batch, head, next, groups * (RA_KEY_BLOCK / RA_KEY_UNIT));
+    m->fetch_value = fetch_plan(b->v, batch, head, next, groups * ra_ceil_div(run->plan->value_dim, RA_PANEL));
 }
 
 /* One group against one block; returns the visible pairs. */
@@ -76,7 +92,7 @@ static double work_tile(ra_worker *w, tile_memory *m, const ra_tiles *tiles, int
     ra_tile tile;
     if (!ra_tiles_part(tiles, group, block, &tile))
         return 0;
-    int64_t keys = tile.end - tile.begin, visible = keys * ra_tiles_rows(tiles, group);
+    int64_t keys = tile.end - tile.begin, visible = keys * tiles->groups[group].rows;
     ra_tile_call *c = &m->call;
     c->begin = tile.begin;
     c->end = tile.end;
@@ -97,43 +113,60 @@ static double work_tile(ra_worker *w, tile_memory *m, const ra_tiles *tiles, int
     return (double)visible;
 }
 
+/* A task's groups, with their queries packed and their states ready. */
+static void start_groups(ra_worker *w, tile_memory *m, ra_tiles *tiles, int64_t batch, int64_t head,
+                         int64_t first_group, int groups, float *state)
+{
+    const ra_run *run = w->run;
+    const ra_plan *p = run->plan;
+    for (int g = 0; g < groups; g++) {
+        ra_group group = ra_group_at(&run->work->queries, tiles->lanes, first_group + g);
+        ra_tiles_add(tiles, &p->pattern, group.query + p->offset, group.rows);
+        ra_rows query = ra_rows_at(run->q, batch, ra_query_row(run, &group), head);
+        run->kernel->pack_query(&query, group.rows, p->head_dim, p->query_factor,
+                                m->query + (int64_t)g * tiles->lanes * p->head_dim);
+        if (!run->resume)
+            ra_state_clear(state + g * p->unit_floats, tiles->lanes, p->unit_floats);
+    }
+}
+
 void ra_tile_task(ra_worker *w, int64_t task)
 {
     const ra_run *run = w->run;
     const ra_plan *p = run->plan;
-    int lanes = p->blocking.lanes;
+    const ra_workload *work = run->work;
 
     /* The last queries first: with a causal pattern they see the most keys. */
-    int64_t span = task % p->spans, rest = task / p->spans;
+    int64_t span = task % run->spans, rest = task / run->spans;
     int64_t head = rest % p->heads, kv_head = head / p->group_heads, batch = rest / p->heads % p->batch;
-    int64_t tile = p->q_tiles - 1 - rest / p->heads / p->batch, first = tile * p->tile_rows;
-    int rows = (int)ra_min(p->tile_rows, p->q_len - first);
+    int64_t tile = work->q_tiles - 1 - rest / p->heads / p->batch, first_group = tile * work->tile_groups;
+    int groups = (int)ra_min(work->tile_groups, work->groups - first_group);
 
     tile_memory m = lay_out(w);
-    ra_interval keys = ra_span_keys(p, span);
-    ra_tiles tiles;
-    ra_tiles_begin(&tiles, &p->pattern, first + p->offset, rows, lanes, keys.lo, keys.hi,
-                   (ra_interval *)(w->scratch + p->scratch.rows), (ra_group_bounds *)(w->scratch + p->scratch.groups));
     float *state = m.state;
-    if (run->parts)
-        state = ra_part(run, span, (batch * p->heads + head) * ra_ceil_div(p->q_len, lanes) + first / lanes);
-    for (int g = 0; g < tiles.group_count; g++) {
-        ra_rows query = ra_rows_at(run->q, batch, first + (int64_t)g * lanes, head);
-        run->kernel->pack_query(&query, ra_tiles_rows(&tiles, g), p->head_dim, p->query_factor,
-                                m.query + (int64_t)g * lanes * p->head_dim);
-        ra_state_clear(state + g * p->unit_floats, lanes, p->unit_floats);
-    }
+    if (run->states)
+        state = ra_unit_state(run, span, (batch * p->heads + head) * work->groups + first_group);
+    ra_tiles tiles = {work->lanes,
+                      0,
+                      (ra_interval *)(w->scratch + work->scratch.rows),
+                      (ra_group_bounds *)(w->scratch + work->scratch.groups),
+                      0,
+                      0};
+    start_groups(w, &m, &tiles, batch, head, first_group, groups, state);
 
-    ra_block block;
-    while (ra_tiles_next(&tiles, &block)) {
+    ra_key_walk walk = ra_key_walk_begin(&run->keys, &tiles, ra_span_keys(run, span));
+    ra_key_block block;
+    while (ra_key_walk_next(&walk, &block)) {
         double visible = 0;
         take_block(run, &m, batch, kv_head, &block);
         plan_fetches(run, &m, &tiles, batch, kv_head, &block);
-        for (int g = 0; g < tiles.group_count; g++)
-            visible += work_tile(w, &m, &tiles, g, &block, state + g * p->unit_floats);
+        for (int g = 0; g < groups; g++)
+            visible += work_tile(w, &m, &tiles, g, &block.block, state + g * p->unit_floats);
         if (ra_worker_done(w, visible))
             return;
     }
-    for (int g = 0; !run->parts && g < tiles.group_count; g++)
-        ra_finish(run, batch, head, first + (int64_t)g * lanes, ra_tiles_rows(&tiles, g), state + g * p->unit_floats);
+    for (int g = 0; !run->states && g < groups; g++) {
+        ra_group group = ra_group_at(&work->queries, work->lanes, first_group + g);
+        ra_finish(run, batch, head, &group, state + g * p->unit_floats);
+    }
 }

@@ -1,5 +1,7 @@
 /* ra_array: one .npy file, read or written by range of elements. */
+#include "io/array.h"
 #include "io/npy_header.h"
+#include "io/partial.h"
 
 #include "base/checked.h"
 #include "base/sized.h"
@@ -18,16 +20,13 @@
 
 struct ra_array {
     ra_npy_header header;
-    int fd;         /* -1: not open */
-    bool writable;  /* made by ra_array_create */
-    bool committed; /* the temporary file has become `path` */
-    char *temporary;
-    char path[]; /* and behind it the temporary name, of a writable array */
+    int fd;          /* -1: not open */
+    bool maker;      /* by ra_array_create: holds the lock on the temporary file */
+    bool joined;     /* by ra_array_join: writes to a temporary file that another process holds */
+    bool committed;  /* the temporary file has become `path` */
+    char *temporary; /* the name while it is being written */
+    char path[];     /* and behind it the temporary name */
 };
-
-/* What is added to a path while its file is being written: says what it is, and whose. */
-static const char SUFFIX[] = ".partial-";
-enum { SUFFIX_BYTES = sizeof SUFFIX + 32, NAME_TRIES = 100 };
 
 static ra_status fail_errno(const char *path, const char *doing)
 {
@@ -41,11 +40,13 @@ static ra_status array_new(const char *path, ra_array **array)
     if (!path || !*path)
         return ra_fail(RA_ERROR_ARGUMENT, "the path of an array is %s", path ? "empty" : "NULL");
     size_t bytes = strlen(path) + 1;
-    ra_array *a = calloc(1, sizeof *a + 2 * bytes + SUFFIX_BYTES);
+    ra_array *a = calloc(1, sizeof *a + 2 * bytes + strlen(RA_PARTIAL_SUFFIX));
     if (!a)
         return ra_fail(RA_ERROR_MEMORY, "%s: out of memory: %zu bytes for its path", path, 2 * bytes);
     memcpy(a->path, path, bytes);
     a->temporary = a->path + bytes;
+    memcpy(a->temporary, path, bytes);
+    memcpy(a->temporary + bytes - 1, RA_PARTIAL_SUFFIX, sizeof RA_PARTIAL_SUFFIX);
     a->fd = -1;
     *array = a;
     return RA_OK;
@@ -56,9 +57,10 @@ void ra_array_close(ra_array *a)
     if (!a)
         return;
     if (a->fd >= 0) {
-        close(a->fd);
-        if (a->writable && !a->committed)
+        /* Before the lock is given up: afterwards the name may be another run's. */
+        if (a->maker && !a->committed && ra_partial_leads_to(a->temporary, a->fd))
             unlink(a->temporary);
+        close(a->fd);
     }
     free(a);
 }
@@ -111,24 +113,30 @@ static ra_status write_bytes(ra_array *a, int64_t at, int64_t count, const char 
 
 /* ---- Opening ----------------------------------------------------------------------------------------------------- */
 
+/* Reads the header of the open file, which is called `name`; the file must be as long as it says, or longer. */
+static ra_status read_header(ra_array *a, const char *name, int64_t file_bytes)
+{
+    char bytes[RA_NPY_READ_BYTES];
+    int64_t size = ra_min(file_bytes, RA_NPY_READ_BYTES);
+    ra_status status = read_bytes(a, 0, size, bytes);
+    if (!status)
+        status = ra_npy_parse(name, bytes, (size_t)size, &a->header);
+    if (!status && a->header.file_bytes > file_bytes)
+        return ra_fail(RA_ERROR_FORMAT, "%s: truncated: its header promises %lld bytes, the file has %lld", name,
+                       (long long)a->header.file_bytes, (long long)file_bytes);
+    return status;
+}
+
 static ra_status open_and_check(ra_array *a)
 {
     struct stat file;
-    char bytes[RA_NPY_READ_BYTES];
     /* Not blocking: a pipe is refused below, instead of waited for. */
     a->fd = open(a->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (a->fd < 0 || fstat(a->fd, &file) != 0)
         return fail_errno(a->path, "open");
     if (!S_ISREG(file.st_mode))
         return ra_fail(RA_ERROR_FILE, "%s: not a regular file", a->path);
-    int64_t size = ra_min((int64_t)file.st_size, RA_NPY_READ_BYTES);
-    ra_status status = read_bytes(a, 0, size, bytes);
-    if (!status)
-        status = ra_npy_parse(a->path, bytes, (size_t)size, &a->header);
-    if (!status && a->header.file_bytes > file.st_size)
-        return ra_fail(RA_ERROR_FORMAT, "%s: truncated: its header promises %lld bytes, the file has %lld", a->path,
-                       (long long)a->header.file_bytes, (long long)file.st_size);
-    return status;
+    return read_header(a, a->path, (int64_t)file.st_size);
 }
 
 ra_status ra_array_open(const char *path, ra_array **array)
@@ -141,18 +149,6 @@ ra_status ra_array_open(const char *path, ra_array **array)
 
 /* ---- Creating ---------------------------------------------------------------------------------------------------- */
 
-/* A new file beside the path, so that the rename stays within one file system. */
-static ra_status open_temporary(ra_array *a)
-{
-    for (int try = 0; a->fd < 0; try++) {
-        snprintf(a->temporary, strlen(a->path) + SUFFIX_BYTES, "%s%s%ld-%d", a->path, SUFFIX, (long)getpid(), try);
-        a->fd = open(a->temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-        if (a->fd < 0 && (errno != EEXIST || try == NAME_TRIES))
-            return fail_errno(a->path, "create");
-    }
-    return RA_OK;
-}
-
 static ra_status create_and_size(ra_array *a, ra_dtype dtype, int dims, const int64_t *shape)
 {
     struct stat file;
@@ -164,7 +160,8 @@ static ra_status create_and_size(ra_array *a, ra_dtype dtype, int dims, const in
     if (stat(a->path, &file) == 0 && !S_ISREG(file.st_mode))
         return ra_fail(RA_ERROR_FILE, "%s: cannot create: %s", a->path,
                        S_ISDIR(file.st_mode) ? strerror(EISDIR) : "it exists and is not a regular file");
-    status = open_temporary(a);
+    /* Beside the path, so that the rename stays within one file system. */
+    status = ra_partial_create(a->path, a->temporary, &a->fd);
     /* The full length at once: a size that the file system cannot hold is refused before the work. */
     if (!status && ftruncate(a->fd, (off_t)a->header.file_bytes) != 0)
         return fail_errno(a->path, "create");
@@ -178,17 +175,67 @@ ra_status ra_array_create(const char *path, ra_dtype dtype, int dims, const int6
     ra_status status = array_new(path, &a);
     if (status)
         return status;
-    a->writable = true;
+    a->maker = true;
     return hand_over(create_and_size(a, dtype, dims, shape), a, array);
 }
 
-/* Arrays that were created, until they are committed, can be written. */
-static ra_status check_unfinished(const ra_array *a, const char *doing)
+/* ---- Joining ----------------------------------------------------------------------------------------------------- */
+
+static ra_status fail_other_array(const ra_array *a, int64_t file_bytes, const ra_npy_header *expected)
 {
-    if (a->writable && !a->committed)
+    char theirs[RA_NPY_WRITE_BYTES], ours[RA_NPY_WRITE_BYTES];
+    ra_npy_shape_text(&a->header, theirs, sizeof theirs);
+    ra_npy_shape_text(expected, ours, sizeof ours);
+    return ra_fail(RA_ERROR_ARGUMENT, "%s: cannot join: %s is %s of shape %s in %lld bytes, not %s of shape %s in %lld",
+                   a->path, a->temporary, ra_dtype_name(a->header.dtype), theirs, (long long)file_bytes,
+                   ra_dtype_name(expected->dtype), ours, (long long)expected->file_bytes);
+}
+
+static ra_status join_and_check(ra_array *a, ra_dtype dtype, int dims, const int64_t *shape)
+{
+    struct stat file;
+    char bytes[RA_NPY_WRITE_BYTES];
+    ra_npy_header expected;
+    ra_status status = ra_npy_format(a->path, dtype, dims, shape, bytes, &expected);
+    if (!status)
+        status = ra_partial_join(a->path, a->temporary, &a->fd);
+    if (status)
+        return status;
+    if (fstat(a->fd, &file) != 0)
+        return fail_errno(a->path, "join");
+    status = read_header(a, a->temporary, (int64_t)file.st_size);
+    if (status)
+        return status;
+    const ra_npy_header *h = &a->header;
+    if (h->dtype != dtype || h->dims != dims || memcmp(h->shape, expected.shape, sizeof h->shape) != 0 ||
+        h->data_at != expected.data_at || file.st_size != expected.file_bytes)
+        return fail_other_array(a, (int64_t)file.st_size, &expected);
+    return RA_OK;
+}
+
+ra_status ra_array_join(const char *path, ra_dtype dtype, int dims, const int64_t *shape, ra_array **array)
+{
+    ra_array *a = NULL;
+    *array = NULL;
+    ra_status status = array_new(path, &a);
+    if (status)
+        return status;
+    a->joined = true;
+    return hand_over(join_and_check(a, dtype, dims, shape), a, array);
+}
+
+/* ---- Committing -------------------------------------------------------------------------------------------------- */
+
+/* Arrays that were created or joined can be written; those that were created can be committed, and are finished then.
+ */
+static ra_status check_unfinished(const ra_array *a, bool allowed, const char *doing)
+{
+    if (allowed && !a->committed)
         return RA_OK;
     return ra_fail(RA_ERROR_ARGUMENT, "%s: cannot %s: it was %s", a->path, doing,
-                   a->writable ? "committed already" : "opened for reading");
+                   a->committed ? "committed already"
+                   : a->joined  ? "joined"
+                                : "opened for reading");
 }
 
 /* The new name must be on the disk too; a file system that cannot promise that is no reason to fail. */
@@ -208,11 +255,14 @@ ra_status ra_array_commit(ra_array *a)
 {
     if (!a)
         return ra_fail(RA_ERROR_ARGUMENT, "array is NULL");
-    ra_status status = check_unfinished(a, "commit");
+    ra_status status = check_unfinished(a, a->maker, "commit");
     if (status)
         return status;
     if (fsync(a->fd) != 0)
         return fail_errno(a->path, "write");
+    /* Somebody who tidies up may have removed it, and another run made its own: not ours to rename. */
+    if (!ra_partial_leads_to(a->temporary, a->fd))
+        return ra_fail(RA_ERROR_FILE, "%s: cannot create: %s was removed while it was written", a->path, a->temporary);
     if (rename(a->temporary, a->path) != 0)
         return fail_errno(a->path, "create");
     a->committed = true;
@@ -221,6 +271,11 @@ ra_status ra_array_commit(ra_array *a)
 }
 
 /* ---- Using ------------------------------------------------------------------------------------------------------- */
+
+const char *ra_array_path(const ra_array *a)
+{
+    return a->path;
+}
 
 ra_status ra_array_describe(const ra_array *a, ra_array_info *info)
 {
@@ -255,7 +310,7 @@ ra_status ra_array_write(ra_array *a, int64_t first, int64_t count, const void *
 {
     ra_status status = check_range(a, first, count);
     if (!status)
-        status = check_unfinished(a, "write");
+        status = check_unfinished(a, a->maker || a->joined, "write");
     if (status)
         return status;
     int64_t size = (int64_t)ra_dtype_size(a->header.dtype);

@@ -205,8 +205,7 @@ static int extents_above_one(const ra_npy_header *h)
     return above;
 }
 
-/* "(2, 3)", as Python writes it. */
-static int format_shape(const ra_npy_header *h, char *text, size_t size)
+int ra_npy_shape_text(const ra_npy_header *h, char *text, size_t size)
 {
     int used = snprintf(text, size, "(");
     for (int i = 0; i < h->dims; i++)
@@ -217,7 +216,7 @@ static int format_shape(const ra_npy_header *h, char *text, size_t size)
 static ra_status fail_too_large(ra_status status, const char *path, const ra_npy_header *h)
 {
     char shape[RA_NPY_WRITE_BYTES];
-    format_shape(h, shape, sizeof shape);
+    ra_npy_shape_text(h, shape, sizeof shape);
     return ra_fail(status, "%s: %s of shape %s overflows 64-bit sizes", path, ra_dtype_name(h->dtype), shape);
 }
 
@@ -283,7 +282,7 @@ ra_status ra_npy_format(const char *path, ra_dtype dtype, int dims, const int64_
     char *text = bytes + text_at;
     int used = snprintf(text, RA_NPY_WRITE_BYTES - text_at,
                         "{'descr': '%s', 'fortran_order': False, 'shape': ", DTYPES[line].descr);
-    used += format_shape(&h, text + used, (size_t)(RA_NPY_WRITE_BYTES - text_at - used));
+    used += ra_npy_shape_text(&h, text + used, (size_t)(RA_NPY_WRITE_BYTES - text_at - used));
     used += snprintf(text + used, (size_t)(RA_NPY_WRITE_BYTES - text_at - used), ", }");
     /* Blanks and a newline, so that the elements start aligned. */
     int length = (text_at + used + ALIGNMENT) / ALIGNMENT * ALIGNMENT - text_at;

@@ -22,6 +22,9 @@ typedef struct ra_npy_header {
     int64_t file_bytes; /* what the file must hold: data_at and the elements */
 } ra_npy_header;
 
+/* "(2, 3)", as Python writes it; returns its length. RA_NPY_WRITE_BYTES are enough. */
+int ra_npy_shape_text(const ra_npy_header *header, char *text, size_t size);
+
 /* Read a header from the first `size` bytes of a file (all of it, or RA_NPY_READ_BYTES); `path` is for messages. */
 ra_status ra_npy_parse(const char *path, const void *bytes, size_t size, ra_npy_header *header);
 

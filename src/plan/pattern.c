@@ -20,6 +20,17 @@ ra_interval ra_pattern_interval(const ra_pattern *pattern, int64_t position)
     return seen;
 }
 
+ra_interval ra_pattern_reach(const ra_pattern *pattern, int64_t first, int64_t count)
+{
+    int64_t last = first + count - 1;
+    ra_interval head = ra_pattern_interval(pattern, first), tail = ra_pattern_interval(pattern, last);
+    while (head.lo >= head.hi && first < last)
+        head = ra_pattern_interval(pattern, ++first);
+    while (tail.lo >= tail.hi && last > first)
+        tail = ra_pattern_interval(pattern, --last);
+    return head.lo < head.hi ? (ra_interval){head.lo, tail.hi} : (ra_interval){0, 0};
+}
+
 int ra_pattern_sees(const ra_pattern *pattern, int64_t position, int64_t key)
 {
     for (int i = 0; i < pattern->count; i++)

@@ -62,6 +62,12 @@ void ra_pattern_clear(ra_pattern *pattern);
 /* The keys that the query at `position` sees. */
 ra_interval ra_pattern_interval(const ra_pattern *pattern, int64_t position);
 
+/*
+ * The keys that some query at positions first .. first + count - 1 sees. They are an interval, because neighbours'
+ * intervals overlap or touch, and both ends of them only move forward.
+ */
+ra_interval ra_pattern_reach(const ra_pattern *pattern, int64_t first, int64_t count);
+
 /* How often that query sees `key`, by the definition. */
 int ra_pattern_sees(const ra_pattern *pattern, int64_t position, int64_t key);
 

@@ -18,6 +18,7 @@ static int64_t place(int64_t *bytes, int64_t size)
     return at;
 }
 
+/* The tasks of the whole problem decide, whatever share of it is worked here. */
 static void split_keys(ra_plan *p, int64_t tasks)
 {
     int64_t blocks = ra_ceil_div(p->kv_len, RA_KEY_BLOCK);
@@ -28,111 +29,123 @@ static void split_keys(ra_plan *p, int64_t tasks)
 }
 
 /* Groups that share a pass over the keys: as many as fit the cache, but leaving several tasks for every thread. */
-static int64_t groups_of_tile(const ra_plan *p, int64_t groups)
+static int64_t groups_of_tile(const ra_plan *p, int64_t groups, int threads)
 {
     const ra_blocking *b = &p->blocking;
     int64_t group_bytes = (int64_t)b->lanes * (p->head_dim + p->value_dim + 2) * (int64_t)sizeof(float);
     int64_t most = ra_max(1, ra_min(b->tile_groups, b->tile_bytes / group_bytes));
-    int64_t per_thread = ra_max(1, p->batch * p->heads * groups / (8 * (int64_t)p->threads));
+    int64_t per_thread = ra_max(1, p->batch * p->heads * groups / (8 * (int64_t)threads));
     int64_t tiles = ra_ceil_div(groups, ra_min(most, per_thread));
     return ra_ceil_div(groups, tiles);
 }
 
-static void lay_out_tiles(ra_plan *p)
+static void lay_out_tiles(ra_workload *w, const ra_plan *p, bool states)
 {
-    int lanes = p->blocking.lanes;
-    int64_t groups = ra_ceil_div(p->q_len, lanes);
-    split_keys(p, p->batch * p->heads * groups);
-    int64_t tile_groups = groups_of_tile(p, groups);
-    p->tile_rows = tile_groups * lanes;
-    p->q_tiles = ra_ceil_div(groups, tile_groups);
-    p->tasks = p->batch * p->heads * p->q_tiles * p->spans;
-    p->unit_floats = ra_group_state_floats(lanes, p->value_dim);
-    p->units = p->batch * p->heads * groups;
+    int64_t lanes = w->lanes;
+    w->tile_groups = groups_of_tile(p, w->groups, w->threads);
+    w->q_tiles = ra_ceil_div(w->groups, w->tile_groups);
+    w->tasks = p->batch * p->heads * w->q_tiles;
 
     int64_t f = sizeof(float), columns = ra_ceil_div(p->value_dim, RA_PANEL) * RA_PANEL;
-    ra_scratch *s = &p->scratch;
-    s->query = place(&s->bytes, tile_groups * lanes * p->head_dim * f);
-    s->state = place(&s->bytes, p->spans > 1 ? 0 : tile_groups * p->unit_floats * f);
+    ra_scratch *s = &w->scratch;
+    s->query = place(&s->bytes, w->tile_groups * lanes * p->head_dim * f);
+    s->state = place(&s->bytes, states ? 0 : w->tile_groups * p->unit_floats * f);
     s->key = place(&s->bytes, (int64_t)RA_KEY_BLOCK * p->head_dim * f);
     s->staging = place(&s->bytes, (int64_t)RA_KEY_BLOCK * p->value_dim * f);
     s->value = place(&s->bytes, RA_KEY_BLOCK * columns * f);
-    s->scores = place(&s->bytes, (int64_t)RA_KEY_BLOCK * lanes * f);
-    s->rows = place(&s->bytes, p->tile_rows * (int64_t)sizeof(ra_interval));
-    s->groups = place(&s->bytes, tile_groups * (int64_t)sizeof(ra_group_bounds));
+    s->edge = place(&s->bytes, (int64_t)RA_KEY_BLOCK * p->value_dim * f);
+    s->scores = place(&s->bytes, RA_KEY_BLOCK * lanes * f);
+    s->rows = place(&s->bytes, w->tile_groups * lanes * (int64_t)sizeof(ra_interval));
+    s->groups = place(&s->bytes, w->tile_groups * (int64_t)sizeof(ra_group_bounds));
     s->lo = place(&s->bytes, lanes * (int64_t)sizeof(int32_t));
     s->hi = place(&s->bytes, lanes * (int64_t)sizeof(int32_t));
 }
 
-static void lay_out_decoding(ra_plan *p)
+static int64_t decode_task_heads(const ra_plan *p)
 {
-    int64_t head_rows = p->group_heads * p->q_len; /* rows that share the keys and values of one head */
-    p->task_heads = ra_max(1, ra_min(ra_min(DECODE_HEADS, p->kv_heads), DECODE_ROWS / head_rows));
-    int64_t head_tasks = ra_ceil_div(p->kv_heads, p->task_heads);
-    split_keys(p, p->batch * head_tasks);
-    p->tile_rows = p->q_len;
-    p->q_tiles = 1;
-    p->tasks = p->batch * head_tasks * p->spans;
-    p->unit_floats = 2 + p->value_dim;
-    p->units = p->batch * p->heads * p->q_len;
+    return ra_max(1, ra_min(ra_min(DECODE_HEADS, p->kv_heads), DECODE_ROWS / (p->group_heads * p->q_len)));
+}
 
-    int64_t f = sizeof(float), rows = p->task_heads * head_rows;
-    ra_scratch *s = &p->scratch;
+static void lay_out_decoding(ra_workload *w, const ra_plan *p, bool states)
+{
+    int64_t head_rows = p->group_heads * w->queries.rows; /* rows that share the keys and values of one head */
+    w->task_heads = decode_task_heads(p);
+    w->tile_groups = w->groups;
+    w->q_tiles = 1;
+    w->tasks = p->batch * ra_ceil_div(p->kv_heads, w->task_heads);
+
+    int64_t f = sizeof(float), rows = w->task_heads * head_rows;
+    ra_scratch *s = &w->scratch;
     s->query = place(&s->bytes, rows * p->head_dim * f);
-    s->state = place(&s->bytes, p->spans > 1 ? 0 : rows * p->unit_floats * f);
+    s->state = place(&s->bytes, states ? 0 : rows * p->unit_floats * f);
     s->key = place(&s->bytes, (int64_t)RA_KEY_BLOCK * p->head_dim * f);
     s->value = place(&s->bytes, (int64_t)RA_KEY_BLOCK * p->value_dim * f);
     s->staging = place(&s->bytes, rows * (1 + p->value_dim) * f);
     s->scores = place(&s->bytes, rows * RA_KEY_BLOCK * f);
-    s->rows = place(&s->bytes, p->q_len * (int64_t)sizeof(ra_interval));
-    s->groups = place(&s->bytes, p->q_len * (int64_t)sizeof(ra_group_bounds));
-    s->lo = place(&s->bytes, p->q_len * (int64_t)sizeof(int));
-    s->hi = place(&s->bytes, p->q_len * (int64_t)sizeof(int));
+    s->rows = place(&s->bytes, w->groups * (int64_t)sizeof(ra_interval));
+    s->groups = place(&s->bytes, w->groups * (int64_t)sizeof(ra_group_bounds));
+    s->lo = place(&s->bytes, w->groups * (int64_t)sizeof(int));
+    s->hi = place(&s->bytes, w->groups * (int64_t)sizeof(int));
 }
 
-/*
- * Counts, from the pattern alone: what the run counts tile by tile must come out the same. A group sees the keys from
- * its first to its last in one piece, so its tiles need not be walked.
- */
-static void count(ra_plan *p, int lanes)
+void ra_workload_lay_out(ra_workload *w, const ra_plan *p, ra_share queries, int threads, bool states)
+{
+    *w = (ra_workload){.queries = queries, .threads = threads};
+    w->lanes = p->variant == RA_VARIANT_DECODE ? 1 : p->blocking.lanes;
+    if (queries.rows == 0)
+        return;
+    w->groups = ra_group_count(&queries, w->lanes);
+    w->units = p->batch * p->heads * w->groups;
+    if (p->variant == RA_VARIANT_DECODE)
+        lay_out_decoding(w, p, states);
+    else
+        lay_out_tiles(w, p, states);
+}
+
+/* A group sees the keys from its first to its last in one piece, so its tiles need not be walked. */
+void ra_workload_count(ra_workload *w, const ra_plan *p)
 {
     ra_interval rows[64];
     double tiles = 0, visible = 0, worked = 0;
-    for (int64_t first = 0; first < p->q_len; first += lanes) {
-        int n = (int)ra_min(lanes, p->q_len - first);
-        for (int i = 0; i < n; i++) {
-            rows[i] = ra_pattern_interval(&p->pattern, first + p->offset + i);
-            visible += (double)ra_max(0, rows[i].hi - rows[i].lo);
+    for (int64_t i = 0; i < w->queries.ranges; i++) {
+        ra_range range = ra_share_range(&w->queries, i);
+        for (int64_t first = range.first; first < range.end; first += w->lanes) {
+            int n = (int)ra_min(w->lanes, range.end - first);
+            for (int row = 0; row < n; row++) {
+                rows[row] = ra_pattern_interval(&p->pattern, first + p->offset + row);
+                visible += (double)ra_max(0, rows[row].hi - rows[row].lo);
+            }
+            ra_group_bounds b = ra_group_bounds_of(rows, n);
+            if (b.min_lo >= b.max_hi)
+                continue;
+            tiles += (double)(ra_ceil_div(b.max_hi, RA_KEY_BLOCK) - b.min_lo / RA_KEY_BLOCK);
+            worked += (double)(ra_ceil_div(b.max_hi, RA_KEY_UNIT) - b.min_lo / RA_KEY_UNIT) * RA_KEY_UNIT * w->lanes;
         }
-        ra_group_bounds b = ra_group_bounds_of(rows, n);
-        if (b.min_lo >= b.max_hi)
-            continue;
-        tiles += (double)(ra_ceil_div(b.max_hi, RA_KEY_BLOCK) - b.min_lo / RA_KEY_BLOCK);
-        worked += (double)(ra_ceil_div(b.max_hi, RA_KEY_UNIT) - b.min_lo / RA_KEY_UNIT) * RA_KEY_UNIT * lanes;
     }
     double heads = (double)p->batch * (double)p->heads;
-    p->tiles = tiles * heads;
-    p->pairs_visible = visible * heads;
-    p->pairs_worked = worked * heads;
-    p->flops = 2 * p->pairs_visible * (double)(p->head_dim + p->value_dim);
+    w->tiles = tiles * heads;
+    w->pairs_visible = visible * heads;
+    w->pairs_worked = worked * heads;
 }
 
 ra_status ra_plan_lay_out(ra_plan *p, int threads)
 {
-    p->threads = threads;
-    p->variant = p->q_len <= p->blocking.decode_queries ? RA_VARIANT_DECODE : RA_VARIANT_TILE;
-    if (p->variant == RA_VARIANT_DECODE)
-        lay_out_decoding(p);
-    else
-        lay_out_tiles(p);
-    count(p, p->variant == RA_VARIANT_DECODE ? 1 : p->blocking.lanes);
-    p->threads = (int)ra_min(threads, p->tasks);
+    bool decoding = p->q_len <= p->blocking.decode_queries;
+    p->variant = decoding ? RA_VARIANT_DECODE : RA_VARIANT_TILE;
+    p->unit_floats = decoding ? 2 + p->value_dim : ra_group_state_floats(p->blocking.lanes, p->value_dim);
+    split_keys(p, p->batch * (decoding ? ra_ceil_div(p->kv_heads, decode_task_heads(p))
+                                       : p->heads * ra_ceil_div(p->q_len, p->blocking.lanes)));
+    ra_workload *all = &p->all;
+    ra_workload_lay_out(all, p, ra_share_of_range(0, p->q_len), threads, p->spans > 1);
+    ra_workload_count(all, p);
+    p->flops = 2 * all->pairs_visible * (double)(p->head_dim + p->value_dim);
+    all->threads = (int)ra_min(threads, all->tasks * p->spans);
     int64_t part_floats = 0, scratch;
-    if (p->spans > 1 && (!ra_mul_ok(p->units, p->spans, &part_floats) ||
+    if (p->spans > 1 && (!ra_mul_ok(all->units, p->spans, &part_floats) ||
                          !ra_mul_ok(part_floats, p->unit_floats * (int64_t)sizeof(float), &part_floats)))
-        return ra_fail(RA_ERROR_MEMORY, "%lld row states do not fit the address space", (long long)p->units);
+        return ra_fail(RA_ERROR_MEMORY, "%lld row states do not fit the address space", (long long)all->units);
     p->part_bytes = part_floats ? ra_memory_rounded(part_floats) : 0;
-    if (!ra_mul_ok(p->scratch.bytes, p->threads, &scratch) || !ra_add_ok(scratch, p->part_bytes, &p->peak_bytes))
-        return ra_fail(RA_ERROR_MEMORY, "scratch for %d threads does not fit the address space", p->threads);
+    if (!ra_mul_ok(all->scratch.bytes, all->threads, &scratch) || !ra_add_ok(scratch, p->part_bytes, &p->peak_bytes))
+        return ra_fail(RA_ERROR_MEMORY, "scratch for %d threads does not fit the address space", all->threads);
     return RA_OK;
 }

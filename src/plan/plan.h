@@ -6,9 +6,24 @@
 
 /* Where things are in a worker's scratch memory, in bytes from its start. */
 typedef struct ra_scratch {
-    int64_t query, key, staging, value, scores, state, rows, groups, lo, hi;
+    int64_t query, key, staging, value, edge, scores, state, rows, groups, lo, hi;
     int64_t bytes;
 } ra_scratch;
+
+/* Some queries of the problem, all or a rank's, and how they are divided into tasks. */
+typedef struct ra_workload {
+    ra_share queries;
+    int threads;
+    int lanes;           /* rows of a group: 1 for decoding */
+    int64_t groups;      /* of a head */
+    int64_t tile_groups; /* of a task */
+    int64_t q_tiles;     /* tasks along the queries */
+    int64_t task_heads;  /* key/value heads of a task (decoding variant) */
+    int64_t tasks;       /* with one span of keys */
+    int64_t units;       /* states: groups over batch and heads */
+    ra_scratch scratch;  /* of each worker */
+    double tiles, pairs_visible, pairs_worked;
+} ra_workload;
 
 struct ra_plan {
     int64_t batch, q_len, kv_len, heads, kv_heads, group_heads; /* group_heads: query heads to a key/value head */
@@ -22,26 +37,29 @@ struct ra_plan {
     ra_kernel_id kernel;
     ra_blocking blocking;
     ra_variant variant;
-    int threads;
     ra_progress progress;
     void *progress_user;
 
-    int64_t tile_rows;  /* queries of a task (tile variant) */
-    int64_t q_tiles;    /* tasks along the queries */
-    int64_t task_heads; /* key/value heads of a task (decoding variant) */
-    int64_t spans;      /* parts of the keys that are worked independently and merged in order */
-    int64_t span_keys;  /* keys of a span, a multiple of RA_KEY_BLOCK */
-    int64_t tasks;
+    int64_t spans;       /* parts of the keys that are worked independently and merged in order */
+    int64_t span_keys;   /* keys of a span, a multiple of RA_KEY_BLOCK */
     int64_t unit_floats; /* state of one group (tile) or of one row (decoding) */
-    int64_t units;       /* such states in one span: over batch, heads and queries */
-    ra_scratch scratch;  /* of each worker */
+    ra_workload all;     /* every query, for a run in one piece */
     int64_t part_bytes;  /* states of all spans, when there are several */
 
-    double tiles, pairs_visible, pairs_worked, flops;
+    double flops;
     int64_t peak_bytes;
 };
 
 /* Everything below the pattern, which the caller has set together with the problem's figures, kernel and blocking. */
 ra_status ra_plan_lay_out(ra_plan *plan, int threads);
+
+/*
+ * Divide a share of the queries into tasks for `threads` threads. `states`: the rows' states live elsewhere, not in
+ * the workers' scratch. The counts are left to ra_workload_count.
+ */
+void ra_workload_lay_out(ra_workload *work, const ra_plan *plan, ra_share queries, int threads, bool states);
+
+/* Tiles and pairs, from the pattern alone: what a run counts tile by tile must come out the same. */
+void ra_workload_count(ra_workload *work, const ra_plan *plan);
 
 #endif

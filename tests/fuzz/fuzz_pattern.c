@@ -38,19 +38,21 @@ static int64_t check_rows(const ra_pattern *pattern)
 /* The pairs that the tiles of all rows let through. */
 static int64_t pairs_in_tiles(const ra_pattern *pattern)
 {
-    ra_interval rows[ROWS];
+    ra_interval rows[GROUPS * LANES];
     ra_group_bounds groups[GROUPS];
-    ra_tiles tiles;
+    ra_tiles tiles = {LANES, 0, rows, groups, 0, 0};
     ra_block block;
     ra_tile tile;
     int32_t lo[LANES], hi[LANES];
     int64_t pairs = 0;
-    ra_tiles_begin(&tiles, pattern, FIRST_POSITION, ROWS, LANES, 0, KEYS, rows, groups);
+    for (int row = 0; row < ROWS; row += LANES)
+        ra_tiles_add(&tiles, pattern, FIRST_POSITION + row, ROWS - row < LANES ? ROWS - row : LANES);
+    ra_tiles_seek(&tiles, 0, KEYS);
     while (ra_tiles_next(&tiles, &block))
         for (int group = 0; group < tiles.group_count; group++)
             if (ra_tiles_part(&tiles, group, &block, &tile))
                 pairs += tile.masked ? ra_tiles_mask(&tiles, group, &block, lo, hi)
-                                     : (int64_t)ra_tiles_rows(&tiles, group) * (tile.end - tile.begin);
+                                     : (int64_t)tiles.groups[group].rows * (tile.end - tile.begin);
     return pairs;
 }
 

@@ -18,7 +18,6 @@ static ra_plan *plan_for(const sample *s, const ra_kernel *kernel, int threads)
     ra_plan *plan = sample_plan(s, RA_KERNEL_GENERIC, threads);
     plan->kernel = kernel->id;
     plan->blocking = kernel->blocking;
-    memset(&plan->scratch, 0, sizeof plan->scratch);
     assert_int_equal(ra_plan_lay_out(plan, threads), RA_OK);
     return plan;
 }

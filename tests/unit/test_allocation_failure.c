@@ -202,6 +202,38 @@ static ra_status array_write(void)
     return status;
 }
 
+static ra_status array_join(void)
+{
+    const int64_t shape[1] = {3};
+    ra_array *maker, *array = NULL;
+    ra_status status = ra_array_create(path, RA_I64, 1, shape, &maker);
+    if (!status)
+        status = ra_array_join(path, RA_I64, 1, shape, &array);
+    ra_array_close(array);
+    ra_array_close(maker); /* without a commit: the file that others read stays */
+    return status;
+}
+
+static ra_status storages(void)
+{
+    const int64_t shape[] = {HEADS, 100, DIM};
+    char other_path[sizeof path + 2];
+    snprintf(other_path, sizeof other_path, "%s-2", path);
+    ra_tensor whole = view(results, 100);
+    ra_tensor file = ra_tensor_dense(NULL, RA_F32, RA_BHSD, 1, 100, HEADS, DIM);
+    ra_storage *memory = NULL, *storage = NULL;
+    ra_array *array;
+    ra_status status = ra_array_create(other_path, RA_F32, 3, shape, &array);
+    if (!status)
+        status = ra_storage_array(array, &file, &storage);
+    if (!status)
+        status = ra_storage_memory(&whole, &memory);
+    ra_storage_free(memory);
+    ra_storage_free(storage);
+    ra_array_close(array);
+    return status;
+}
+
 /* ---- Tests ----------------------------------------------------------------------------------------------------- */
 
 /* In this order: the first one leaves the file that the next two read. */
@@ -209,8 +241,10 @@ static const struct scenario {
     const char *name;
     ra_status (*run)(void);
 } scenarios[] = {
-    {"array_write", array_write},   {"array_read", array_read},         {"documents_file", documents_file},
-    {"tile_forward", tile_forward}, {"decode_forward", decode_forward}, {"reference_row", reference_row},
+    {"array_write", array_write},       {"array_read", array_read},
+    {"documents_file", documents_file}, {"tile_forward", tile_forward},
+    {"decode_forward", decode_forward}, {"reference_row", reference_row},
+    {"array_join", array_join},         {"storages", storages},
 };
 enum { SCENARIOS = sizeof scenarios / sizeof *scenarios };
 

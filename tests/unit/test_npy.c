@@ -1,14 +1,16 @@
-/* .npy headers from good and bad bytes, and arrays in files: ranges, temporary names, files that lie about sizes. */
+/* .npy headers from good and bad bytes; arrays in files: ranges, temporary names, files that lie, killed processes. */
 #include "io/npy_header.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -304,24 +306,267 @@ static void appears_on_commit_only(void **state)
     assert_int_equal(count_entries(), 1);
 }
 
+static float first_of(const char *path)
+{
+    ra_array *array;
+    float value = 0;
+    assert_int_equal(ra_array_open(path, &array), RA_OK);
+    assert_int_equal(ra_array_read(array, 0, 1, &value), RA_OK);
+    ra_array_close(array);
+    return value;
+}
+
 static void two_writers_do_not_share_a_file(void **state)
 {
     (void)state;
     const int64_t shape[] = {1};
-    const float values[] = {1, 2};
-    float got;
+    const float value = 1;
     ra_array *first, *second;
     assert_int_equal(ra_array_create("a.npy", RA_F32, 1, shape, &first), RA_OK);
-    assert_int_equal(ra_array_create("a.npy", RA_F32, 1, shape, &second), RA_OK);
-    assert_int_equal(ra_array_write(first, 0, 1, values), RA_OK);
-    assert_int_equal(ra_array_write(second, 0, 1, values + 1), RA_OK);
+    assert_int_equal(ra_array_create("a.npy", RA_F32, 1, shape, &second), RA_ERROR_FILE);
+    assert_string_equal(ra_last_message(), "a.npy: cannot create: another run is writing it (a.npy.partial)");
+    assert_null(second);
+    assert_int_equal(ra_array_write(first, 0, 1, &value), RA_OK);
     assert_int_equal(ra_array_commit(first), RA_OK);
-    ra_array_close(second);
-    assert_int_equal(ra_array_read(first, 0, 1, &got), RA_OK);
-    assert_true(got == 1);
+    /* From here on the next one may be made, though the first is still open. */
+    assert_int_equal(ra_array_create("a.npy", RA_F32, 1, shape, &second), RA_OK);
     ra_array_close(first);
+    assert_int_equal(count_entries(), 2);
+    ra_array_close(second);
+    assert_int_equal(count_entries(), 1);
+    assert_true(first_of("a.npy") == 1);
+}
+
+/* ---- Leftovers --------------------------------------------------------------------------------------------------- */
+
+static void a_leftover_is_replaced(void **state)
+{
+    (void)state;
+    static char junk[5000];
+    memset(junk, 'x', sizeof junk);
+    write_file("a.npy.partial", junk, sizeof junk);
+    write_file("b.npy.partial", "", 0); /* as from a run that was killed at once */
+    write_floats("a.npy", 3, 2);
+    write_floats("b.npy", 4, 2);
+    assert_int_equal(count_entries(), 2);
+    assert_true(first_of("a.npy") == 3);
+    assert_true(first_of("b.npy") == 4);
+}
+
+/* Other processes of the killed run may still have it open: what they write must not get into the new file. */
+static void a_leftover_is_not_written_again(void **state)
+{
+    (void)state;
+    const int64_t shape[] = {2};
+    const float value = 9;
+    write_file("a.npy.partial", "x", 1);
+    FILE *late = fopen("a.npy.partial", "r+");
+    ra_array *array;
+    float got;
+    assert_non_null(late);
+    assert_int_equal(ra_array_create("a.npy", RA_F32, 1, shape, &array), RA_OK);
+    for (int i = 0; i < 100; i++)
+        assert_int_equal(fwrite(&value, sizeof value, 1, late), 1);
+    assert_int_equal(fclose(late), 0);
+    assert_int_equal(ra_array_read(array, 0, 1, &got), RA_OK);
+    assert_true(got == 0);
+    ra_array_close(array);
+    assert_int_equal(count_entries(), 0);
+}
+
+/* Whatever is not a file of ours stays as it is. */
+static void refuses_to_replace_other_kinds(void **state)
+{
+    (void)state;
+    const int64_t shape[] = {1};
+    ra_array *array;
+    write_file("b.npy", "keep", 4);
+    assert_int_equal(symlink("b.npy", "a.npy.partial"), 0);
+    assert_int_equal(ra_array_create("a.npy", RA_F32, 1, shape, &array), RA_ERROR_FILE);
+    assert_string_equal(ra_last_message(), "a.npy: cannot create: a.npy.partial is not a regular file");
+    assert_int_equal(ra_array_join("a.npy", RA_F32, 1, shape, &array), RA_ERROR_FILE);
+    assert_string_equal(ra_last_message(), "a.npy: cannot join: a.npy.partial is not a regular file");
+    assert_int_equal(unlink("a.npy.partial"), 0);
+    assert_int_equal(mkdir("a.npy.partial", 0777), 0);
+    assert_int_equal(ra_array_create("a.npy", RA_F32, 1, shape, &array), RA_ERROR_FILE);
+    assert_string_equal(ra_last_message(), "a.npy: cannot create: a.npy.partial is not a regular file");
+    assert_int_equal(rmdir("a.npy.partial"), 0);
+    assert_int_equal(mkfifo("a.npy.partial", 0666), 0);
+    assert_int_equal(ra_array_create("a.npy", RA_F32, 1, shape, &array), RA_ERROR_FILE);
+    assert_int_equal(unlink("a.npy.partial"), 0);
+    struct stat kept;
+    assert_int_equal(stat("b.npy", &kept), 0);
+    assert_int_equal(kept.st_size, 4);
     assert_int_equal(count_entries(), 1);
 }
+
+/* Somebody has tidied up, and another run has begun: its file is neither renamed nor removed. */
+static void a_name_that_is_lost_is_let_go(void **state)
+{
+    (void)state;
+    const int64_t shape[] = {1};
+    ra_array *first, *second;
+    assert_int_equal(ra_array_create("a.npy", RA_F32, 1, shape, &first), RA_OK);
+    assert_int_equal(unlink("a.npy.partial"), 0);
+    assert_int_equal(ra_array_create("a.npy", RA_F32, 1, shape, &second), RA_OK);
+    assert_int_equal(ra_array_commit(first), RA_ERROR_FILE);
+    assert_non_null(strstr(ra_last_message(), "a.npy.partial was removed while it was written"));
+    ra_array_close(first);
+    assert_int_equal(ra_array_commit(second), RA_OK);
+    ra_array_close(second);
+    assert_int_equal(count_entries(), 1);
+}
+
+static void refuses_names_that_are_too_long(void **state)
+{
+    (void)state;
+    char name[252] = {0}; /* fits into a directory, but not with what is added while it is written */
+    const int64_t shape[] = {1};
+    ra_array *array;
+    memset(name, 'n', sizeof name - 1);
+    assert_int_equal(ra_array_create(name, RA_F32, 1, shape, &array), RA_ERROR_FILE);
+    assert_non_null(strstr(ra_last_message(), strerror(ENAMETOOLONG)));
+    assert_int_equal(count_entries(), 0);
+}
+
+/* ---- Several processes ------------------------------------------------------------------------------------------- */
+
+/* A process of its own, and a pipe in each direction to take turns with it. */
+typedef struct other_process {
+    pid_t pid;
+    int said[2], told[2];
+} other_process;
+
+static void say(const int pipe_ends[2])
+{
+    if (write(pipe_ends[1], "", 1) != 1)
+        abort();
+}
+
+static void hear(const int pipe_ends[2])
+{
+    char byte;
+    if (read(pipe_ends[0], &byte, 1) != 1)
+        abort();
+}
+
+/* Creates a.npy, says so, and then waits for its end. It never returns to the test. */
+static void create_and_wait(const other_process *other)
+{
+    const int64_t shape[] = {3};
+    ra_array *array;
+    if (ra_array_create("a.npy", RA_F32, 1, shape, &array))
+        _exit(1);
+    say(other->said);
+    hear(other->told);
+    _exit(2);
+}
+
+static void a_living_run_is_left_alone(void **state)
+{
+    (void)state;
+    const int64_t shape[] = {1};
+    other_process other;
+    ra_array *array;
+    int status;
+    write_floats("a.npy", 5, 1);
+    assert_true(pipe(other.said) == 0 && pipe(other.told) == 0);
+    other.pid = fork();
+    assert_true(other.pid >= 0);
+    if (other.pid == 0)
+        create_and_wait(&other);
+    hear(other.said);
+    assert_int_equal(ra_array_create("a.npy", RA_F32, 1, shape, &array), RA_ERROR_FILE);
+    assert_non_null(strstr(ra_last_message(), "another run is writing it (a.npy.partial)"));
+    assert_true(first_of("a.npy") == 5);
+    assert_int_equal(count_entries(), 2);
+
+    /* Killed, it leaves its file behind, which nobody holds then. */
+    assert_int_equal(kill(other.pid, SIGKILL), 0);
+    assert_int_equal(waitpid(other.pid, &status, 0), other.pid);
+    assert_int_equal(count_entries(), 2);
+    write_floats("a.npy", 6, 1);
+    assert_int_equal(count_entries(), 1);
+    assert_true(first_of("a.npy") == 6);
+    for (int i = 0; i < 2; i++)
+        close(other.said[i]), close(other.told[i]);
+}
+
+/* Joins a.npy of six values and writes the last three. It never returns to the test. */
+static void join_and_write(void)
+{
+    const int64_t shape[] = {2, 3};
+    const float values[] = {4, 5, 6};
+    ra_array *array;
+    if (ra_array_join("a.npy", RA_F32, 2, shape, &array) || ra_array_write(array, 3, 3, values))
+        _exit(1);
+    if (ra_array_commit(array) != RA_ERROR_ARGUMENT || !strstr(ra_last_message(), "cannot commit: it was joined"))
+        _exit(2);
+    ra_array_close(array);
+    _exit(0);
+}
+
+static void processes_write_one_array(void **state)
+{
+    (void)state;
+    const int64_t shape[] = {2, 3};
+    const float values[] = {1, 2, 3};
+    float got[6];
+    int status;
+    ra_array *array;
+    assert_int_equal(ra_array_create("a.npy", RA_F32, 2, shape, &array), RA_OK);
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0)
+        join_and_write();
+    assert_int_equal(ra_array_write(array, 0, 3, values), RA_OK);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+    assert_int_equal(ra_array_commit(array), RA_OK);
+    ra_array_close(array);
+    assert_int_equal(count_entries(), 1);
+    assert_int_equal(ra_array_open("a.npy", &array), RA_OK);
+    assert_int_equal(ra_array_read(array, 0, 6, got), RA_OK);
+    for (int i = 0; i < 6; i++)
+        assert_true(got[i] == (float)(i + 1));
+    ra_array_close(array);
+}
+
+static void joins_the_same_array_only(void **state)
+{
+    (void)state;
+    const int64_t shape[] = {2, 3}, turned[] = {3, 2}, more[] = {2, 4};
+    ra_array *maker, *array;
+    assert_int_equal(ra_array_join("a.npy", RA_F32, 2, shape, &array), RA_ERROR_FILE);
+    assert_non_null(strstr(ra_last_message(), "a.npy: cannot join: "));
+    assert_non_null(strstr(ra_last_message(), strerror(ENOENT)));
+    assert_int_equal(ra_array_create("a.npy", RA_F32, 2, shape, &maker), RA_OK);
+    assert_int_equal(ra_array_join("a.npy", RA_F32, 2, turned, &array), RA_ERROR_ARGUMENT);
+    assert_null(array);
+    assert_string_equal(ra_last_message(), "a.npy: cannot join: a.npy.partial is float32 of shape (2, 3) in 152 bytes, "
+                                           "not float32 of shape (3, 2) in 152");
+    assert_int_equal(ra_array_join("a.npy", RA_F32, 2, more, &array), RA_ERROR_ARGUMENT);
+    assert_int_equal(ra_array_join("a.npy", RA_F32, 1, shape, &array), RA_ERROR_ARGUMENT);
+    assert_int_equal(ra_array_join("a.npy", RA_F16, 2, shape, &array), RA_ERROR_ARGUMENT);
+    assert_int_equal(ra_array_join("a.npy", RA_BF16, 2, shape, &array), RA_ERROR_ARGUMENT);
+    assert_int_equal(ra_array_join("", RA_F32, 2, shape, &array), RA_ERROR_ARGUMENT);
+    assert_int_equal(ra_array_join("a.npy", RA_F32, 2, shape, &array), RA_OK);
+    ra_array_close(array); /* it is the maker's */
+    assert_int_equal(count_entries(), 1);
+    assert_int_equal(truncate("a.npy.partial", 153), 0);
+    assert_int_equal(ra_array_join("a.npy", RA_F32, 2, shape, &array), RA_ERROR_ARGUMENT);
+    assert_int_equal(truncate("a.npy.partial", 151), 0);
+    assert_int_equal(ra_array_join("a.npy", RA_F32, 2, shape, &array), RA_ERROR_FORMAT);
+    assert_non_null(strstr(ra_last_message(), "a.npy.partial: truncated"));
+    ra_array_close(maker);
+    write_file("a.npy.partial", "hello world", 11);
+    assert_int_equal(ra_array_join("a.npy", RA_F32, 2, shape, &array), RA_ERROR_FORMAT);
+    assert_int_equal(unlink("a.npy.partial"), 0);
+    assert_int_equal(count_entries(), 0);
+}
+
+/* ---- Files that cannot be used ----------------------------------------------------------------------------------- */
 
 static void refuses_files_that_lie(void **state)
 {
@@ -398,6 +643,14 @@ int main(void)
         IN_DIRECTORY(guards_its_structs_and_handles),
         IN_DIRECTORY(appears_on_commit_only),
         IN_DIRECTORY(two_writers_do_not_share_a_file),
+        IN_DIRECTORY(a_leftover_is_replaced),
+        IN_DIRECTORY(a_leftover_is_not_written_again),
+        IN_DIRECTORY(refuses_to_replace_other_kinds),
+        IN_DIRECTORY(a_name_that_is_lost_is_let_go),
+        IN_DIRECTORY(refuses_names_that_are_too_long),
+        IN_DIRECTORY(a_living_run_is_left_alone),
+        IN_DIRECTORY(processes_write_one_array),
+        IN_DIRECTORY(joins_the_same_array_only),
         IN_DIRECTORY(refuses_files_that_lie),
         IN_DIRECTORY(refuses_paths_by_name),
         IN_DIRECTORY(reaches_past_four_gib),

@@ -8,9 +8,9 @@
 static void statuses_have_names(void **state)
 {
     (void)state;
-    static const char *const names[] = {"ok",   "argument", "unsupported", "memory",
-                                        "file", "format",   "cancelled",   "internal"};
-    for (int i = 0; i <= RA_ERROR_INTERNAL; i++)
+    static const char *const names[] = {"ok",        "argument", "unsupported", "memory", "file",  "format",
+                                        "cancelled", "internal", "timeout",     "peer",   "budget"};
+    for (int i = 0; i <= RA_ERROR_BUDGET; i++)
         assert_string_equal(ra_status_name((ra_status)i), names[i]);
     assert_string_equal(ra_status_name((ra_status)99), "unknown");
 }

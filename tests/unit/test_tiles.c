@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_ROWS = 200, MOST_KEYS = 300 };
+enum { MOST_ROWS = 200, MOST_LANES = 64, MOST_KEYS = 300 };
 
 typedef struct walk {
     uint64_t seed; /* for messages */
@@ -26,7 +26,7 @@ typedef struct walk {
 static void cover_tile(walk *w, const ra_tiles *tiles, int group, const ra_block *block, const ra_tile *tile)
 {
     int32_t lo[64], hi[64];
-    int64_t counted = 0, rows = ra_tiles_rows(tiles, group);
+    int64_t counted = 0, rows = tiles->groups[group].rows;
     WALK_REQUIRE(w, tile->begin % RA_KEY_UNIT == 0 && tile->end % RA_KEY_UNIT == 0);
     WALK_REQUIRE(w, tile->begin >= 0 && tile->begin < tile->end && tile->end < block->rows + RA_KEY_UNIT);
     WALK_REQUIRE(w, tile->masked || tile->end <= block->rows);
@@ -34,6 +34,7 @@ static void cover_tile(walk *w, const ra_tiles *tiles, int group, const ra_block
         lo[i] = 0;
         hi[i] = block->rows;
     }
+    WALK_REQUIRE(w, tile->masked || tile->begin >= block->skip);
     int64_t visible = tile->masked ? ra_tiles_mask(tiles, group, block, lo, hi) : rows * (tile->end - tile->begin);
     for (int i = 0; i < w->lanes; i++)
         for (int k = tile->begin; k < tile->end; k++) {
@@ -43,7 +44,7 @@ static void cover_tile(walk *w, const ra_tiles *tiles, int group, const ra_block
                 WALK_REQUIRE(w, !tile->masked);
                 continue;
             }
-            WALK_REQUIRE(w, block->first + k < w->kv_len);
+            WALK_REQUIRE(w, k >= block->skip && k < block->rows && block->first + k < w->kv_len);
             w->covered[group * w->lanes + i][block->first + k]++;
             counted++;
         }
@@ -53,16 +54,18 @@ static void cover_tile(walk *w, const ra_tiles *tiles, int group, const ra_block
 /* The tiles of keys first <= k < end. */
 static void cover_span(walk *w, int64_t first, int64_t end)
 {
-    ra_interval rows[MOST_ROWS];
+    ra_interval rows[MOST_ROWS + MOST_LANES];
     ra_group_bounds groups[MOST_ROWS];
-    ra_tiles tiles;
+    ra_tiles tiles = {w->lanes, 0, rows, groups, 0, 0};
     ra_block block;
     int64_t after = first;
-    ra_tiles_begin(&tiles, &w->pattern, w->first_position, w->rows, w->lanes, first, end, rows, groups);
+    for (int row = 0; row < w->rows; row += w->lanes)
+        ra_tiles_add(&tiles, &w->pattern, w->first_position + row, w->rows - row < w->lanes ? w->rows - row : w->lanes);
+    ra_tiles_seek(&tiles, first, end);
     while (ra_tiles_next(&tiles, &block)) {
         int parts = 0;
-        WALK_REQUIRE(w, block.first % RA_KEY_BLOCK == 0 && block.first >= after);
-        WALK_REQUIRE(w, block.rows >= 1 && block.rows <= RA_KEY_BLOCK && block.first + block.rows <= end);
+        WALK_REQUIRE(w, block.first % RA_KEY_BLOCK == 0 && block.first + block.skip >= after);
+        WALK_REQUIRE(w, block.rows > block.skip && block.rows <= RA_KEY_BLOCK && block.first + block.rows <= end);
         after = block.first + block.rows;
         for (int group = 0; group < tiles.group_count; group++) {
             ra_tile tile;
@@ -92,9 +95,10 @@ static void every_visible_pair_once(void **state)
         choose_pattern(&c, w->kv_len, w->text, sizeof w->text);
         memset(w->covered, 0, sizeof w->covered);
         assert_int_equal(ra_pattern_parse(w->text, w->kv_len, NULL, &w->pattern), RA_OK);
-        /* The keys in one piece, or in spans cut at any blocks. */
+        /* The keys in one piece, or in spans cut at any blocks, or anywhere. */
+        int64_t unit = chance(&c, 2) ? RA_KEY_BLOCK : 1;
         for (int64_t first = 0, end; first < w->kv_len; first = end) {
-            end = first + RA_KEY_BLOCK * choose(&c, 1, MOST_KEYS / RA_KEY_BLOCK + 1);
+            end = first + unit * choose(&c, 1, MOST_KEYS / unit + 1);
             end = end < w->kv_len ? end : w->kv_len;
             cover_span(w, first, end);
         }

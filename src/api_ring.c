@@ -1,0 +1,487 @@
+/* The public functions for one sequence over many ranks: validate, resolve defaults, hand on. */
+#include "base/checked.h"
+#include "base/cpu.h"
+#include "base/sized.h"
+#include "base/tensor.h"
+#include "ring/engine.h"
+#include "ring/ring_plan.h"
+#include "ringattn/ringattn.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_RANKS = 1 << 20, MOST_TRIED = 4096 };
+
+static const double DEFAULT_TIMEOUT = 60;
+
+/* ---- Names ------------------------------------------------------------------------------------------------------- */
+
+const char *ra_strategy_name(ra_strategy strategy)
+{
+    switch (strategy) {
+    case RA_STRATEGY_RING: return "ring";
+    case RA_STRATEGY_ALLGATHER: return "allgather";
+    case RA_STRATEGY_BROADCAST: return "broadcast";
+    }
+    return NULL;
+}
+
+const char *ra_order_name(ra_order order)
+{
+    switch (order) {
+    case RA_ORDER_CONTIGUOUS: return "contiguous";
+    case RA_ORDER_ZIGZAG: return "zigzag";
+    case RA_ORDER_STRIPED: return "striped";
+    }
+    return NULL;
+}
+
+const char *ra_transport_name(ra_transport_kind transport)
+{
+    switch (transport) {
+    case RA_TRANSPORT_SIM: return "sim";
+    case RA_TRANSPORT_THREADS: return "threads";
+    case RA_TRANSPORT_MPI: return "mpi";
+    }
+    return NULL;
+}
+
+/* ---- Plans ------------------------------------------------------------------------------------------------------- */
+
+static ra_status check_dtype(const char *name, ra_dtype dtype)
+{
+    if (dtype != RA_F32 && dtype != RA_F16 && dtype != RA_BF16)
+        return ra_fail(RA_ERROR_ARGUMENT, "%s %d: must be float32, float16 or bfloat16", name, (int)dtype);
+    return RA_OK;
+}
+
+static ra_status check_ring_options(ra_ring_options *o)
+{
+    if (o->ranks < 1 || o->ranks > MAX_RANKS)
+        return ra_fail(RA_ERROR_ARGUMENT, "ranks %d: must be 1..%d", o->ranks, (int)MAX_RANKS);
+    if (!ra_strategy_name(o->strategy))
+        return ra_fail(RA_ERROR_ARGUMENT, "strategy %d: must be ring, allgather or broadcast", (int)o->strategy);
+    if (!ra_order_name(o->order))
+        return ra_fail(RA_ERROR_ARGUMENT, "order %d: must be contiguous, zigzag or striped", (int)o->order);
+    if (!ra_transport_name(o->transport))
+        return ra_fail(RA_ERROR_ARGUMENT, "transport %d: must be sim, threads or mpi", (int)o->transport);
+    if (o->memory < 0)
+        return ra_fail(RA_ERROR_ARGUMENT, "memory %lld: must be >= 0", (long long)o->memory);
+    if (!isfinite(o->timeout) || o->timeout < 0)
+        return ra_fail(RA_ERROR_ARGUMENT, "timeout %g: must be a number of seconds, or 0 for %g", o->timeout,
+                       DEFAULT_TIMEOUT);
+    if (o->timeout == 0)
+        o->timeout = DEFAULT_TIMEOUT;
+    ra_status status = check_dtype("q_dtype", o->q_dtype);
+    if (!status)
+        status = check_dtype("k_dtype", o->k_dtype);
+    return status ? status : check_dtype("v_dtype", o->v_dtype);
+}
+
+/* Threads of each rank: what was asked for, or the cores shared by those that work at the same time. */
+static int rank_threads(const ra_options *options, const ra_ring_options *ring)
+{
+    if (options && options->size >= offsetof(ra_options, threads) + sizeof options->threads && options->threads)
+        return options->threads;
+    int together = ring->transport == RA_TRANSPORT_SIM ? 1 : ring->ranks;
+    return (int)ra_max(1, ra_cpu_cores() / together);
+}
+
+static ra_status make_ring_plan(ra_ring_plan *ring, const ra_problem *problem, const ra_options *options)
+{
+    ra_ring_options *o = &ring->options;
+    ra_status status = check_ring_options(o);
+    if (!status)
+        status = ra_plan_create(problem, options, &ring->plan);
+    if (!status)
+        status = ra_partition_make(&ring->queries, "query", ring->plan->q_len, o->ranks, o->order, o->q_pieces,
+                                   o->q_piece_count);
+    if (!status)
+        status = ra_partition_make(&ring->keys, "key", ring->plan->kv_len, o->ranks, o->order, o->kv_pieces,
+                                   o->kv_piece_count);
+    if (status)
+        return status;
+    o->q_pieces = o->kv_pieces = NULL;
+    ring->threads = rank_threads(options, o);
+    return ra_ring_plan_fill(ring);
+}
+
+/* A plan without regard to the budget. */
+static ra_status create(const ra_problem *problem, const ra_options *options, const ra_ring_options *their_ring,
+                        int ranks, ra_ring_plan **plan)
+{
+    ra_ring_plan *ring = calloc(1, sizeof *ring);
+    if (!ring)
+        return ra_fail(RA_ERROR_MEMORY, "out of memory: %zu bytes for a plan", sizeof *ring);
+    ring->options = (ra_ring_options)RA_RING_OPTIONS_INIT;
+    ra_status status = RA_OK;
+    if (their_ring)
+        status =
+            ra_copy_in(&ring->options, sizeof ring->options, their_ring, "ra_ring_options", "RA_RING_OPTIONS_INIT");
+    if (ranks)
+        ring->options.ranks = ranks;
+    if (!status)
+        status = make_ring_plan(ring, problem, options);
+    if (status) {
+        ra_ring_plan_free(ring);
+        return status;
+    }
+    *plan = ring;
+    return RA_OK;
+}
+
+int64_t ra_ring_plan_process_bytes(const ra_ring_plan *ring)
+{
+    int64_t bytes = 0;
+    for (int rank = 0; rank < ring->options.ranks; rank++)
+        bytes = ring->options.transport == RA_TRANSPORT_THREADS ? bytes + ring->ranks[rank].peak_bytes
+                                                                : ra_max(bytes, ring->ranks[rank].peak_bytes);
+    return bytes;
+}
+
+/* Whether `ranks` ranks fit into the budget. */
+static ra_status fits(const ra_problem *problem, const ra_options *options, const ra_ring_options *ring, int64_t memory,
+                      int ranks, bool *answer)
+{
+    ra_ring_plan *plan = NULL;
+    ra_status status = create(problem, options, ring, ranks, &plan);
+    if (!status)
+        *answer = ra_ring_plan_process_bytes(plan) <= memory;
+    ra_ring_plan_free(plan);
+    return status;
+}
+
+ra_status ra_ring_smallest(const ra_problem *problem, const ra_options *options, const ra_ring_options *their_ring,
+                           int *ranks)
+{
+    ra_ring_options ring = RA_RING_OPTIONS_INIT;
+    if (!their_ring || !ranks)
+        return ra_fail(RA_ERROR_ARGUMENT, "%s is NULL", their_ring ? "ranks" : "ring");
+    *ranks = 0;
+    ra_status status = ra_copy_in(&ring, sizeof ring, their_ring, "ra_ring_options", "RA_RING_OPTIONS_INIT");
+    if (status)
+        return status;
+    /* Double until it fits, then halve the distance: a rank never holds more when there are more of them. */
+    int too_few = 0, enough = 0;
+    for (int tried = 1; tried <= MOST_TRIED && !enough; tried *= 2) {
+        bool answer = false;
+        status = fits(problem, options, &ring, ring.memory, tried, &answer);
+        if (status)
+            return status;
+        if (answer)
+            enough = tried;
+        else
+            too_few = tried;
+    }
+    while (enough - too_few > 1) {
+        int tried = too_few + (enough - too_few) / 2;
+        bool answer = false;
+        status = fits(problem, options, &ring, ring.memory, tried, &answer);
+        if (status)
+            return status;
+        if (answer)
+            enough = tried;
+        else
+            too_few = tried;
+    }
+    *ranks = enough;
+    return RA_OK;
+}
+
+static ra_status refuse_budget(const ra_problem *problem, const ra_options *options, const ra_ring_options *ring,
+                               int64_t needed)
+{
+    int ranks = 0;
+    ra_status status = ring->q_pieces || ring->kv_pieces ? RA_OK : ra_ring_smallest(problem, options, ring, &ranks);
+    if (status)
+        return status;
+    if (ranks)
+        return ra_fail(
+            RA_ERROR_BUDGET,
+            "memory %lld bytes: a ring of %d needs %lld bytes in a process; the smallest ring that fits is %d",
+            (long long)ring->memory, ring->ranks, (long long)needed, ranks);
+    return ra_fail(RA_ERROR_BUDGET,
+                   "memory %lld bytes: a ring of %d needs %lld bytes in a process; no ring of up to %d fits",
+                   (long long)ring->memory, ring->ranks, (long long)needed, (int)MOST_TRIED);
+}
+
+ra_status ra_ring_plan_create(const ra_problem *problem, const ra_options *options, const ra_ring_options *ring,
+                              ra_ring_plan **plan)
+{
+    if (!plan)
+        return ra_fail(RA_ERROR_ARGUMENT, "plan: where to put it is NULL");
+    *plan = NULL;
+    ra_ring_plan *made = NULL;
+    ra_status status = create(problem, options, ring, 0, &made);
+    if (status)
+        return status;
+    int64_t needed = ra_ring_plan_process_bytes(made);
+    if (made->options.memory && needed > made->options.memory) {
+        ra_ring_plan_free(made);
+        return refuse_budget(problem, options, ring, needed);
+    }
+    *plan = made;
+    return RA_OK;
+}
+
+void ra_ring_plan_free(ra_ring_plan *ring)
+{
+    if (!ring)
+        return;
+    ra_partition_clear(&ring->queries);
+    ra_partition_clear(&ring->keys);
+    ra_plan_free(ring->plan);
+    free(ring->ranks);
+    free(ring);
+}
+
+const ra_plan *ra_ring_plan_problem(const ra_ring_plan *ring)
+{
+    return ring->plan;
+}
+
+static ra_status check_rank(const ra_ring_plan *ring, int rank)
+{
+    if (!ring)
+        return ra_fail(RA_ERROR_ARGUMENT, "plan is NULL");
+    if (rank < 0 || rank >= ring->options.ranks)
+        return ra_fail(RA_ERROR_ARGUMENT, "rank %d: must be 0..%d", rank, ring->options.ranks - 1);
+    return RA_OK;
+}
+
+ra_status ra_ring_plan_rank(const ra_ring_plan *ring, int rank, ra_rank_info *info)
+{
+    ra_status status = check_rank(ring, rank);
+    if (!status && !info)
+        status = ra_fail(RA_ERROR_ARGUMENT, "info is NULL");
+    return status ? status : ra_copy_out(info, &ring->ranks[rank], sizeof *info, "ra_rank_info", "RA_RANK_INFO_INIT");
+}
+
+/* ---- Rows -------------------------------------------------------------------------------------------------------- */
+
+static ra_status piece_of(const ra_ring_plan *ring, const ra_partition *partition, int rank, int64_t index,
+                          ra_piece *piece)
+{
+    ra_status status = check_rank(ring, rank);
+    if (status)
+        return status;
+    ra_share share = ra_partition_share(partition, rank);
+    if (!piece || index < 0 || index >= share.ranges)
+        return ra_fail(RA_ERROR_ARGUMENT, "index %lld: rank %d has %lld runs of rows", (long long)index, rank,
+                       (long long)share.ranges);
+    ra_range range = ra_share_range(&share, index);
+    *piece = (ra_piece){range.first, range.end, rank};
+    return RA_OK;
+}
+
+ra_status ra_ring_plan_queries(const ra_ring_plan *ring, int rank, int64_t index, ra_piece *piece)
+{
+    return piece_of(ring, ring ? &ring->queries : NULL, rank, index, piece);
+}
+
+ra_status ra_ring_plan_keys(const ra_ring_plan *ring, int rank, int64_t index, ra_piece *piece)
+{
+    return piece_of(ring, ring ? &ring->keys : NULL, rank, index, piece);
+}
+
+/* Copy rows between a whole tensor and a rank's part of it. */
+static ra_status move_rows(const ra_ring_plan *ring, int rank, int keys, const ra_tensor *whole, const ra_tensor *part,
+                           bool split)
+{
+    ra_status status = check_rank(ring, rank);
+    if (status)
+        return status;
+    const ra_partition *partition = keys ? &ring->keys : &ring->queries;
+    ra_share share = ra_partition_share(partition, rank);
+    if (!whole || !part)
+        return ra_fail(RA_ERROR_ARGUMENT, "%s is NULL", whole ? "part" : "whole");
+    status = ra_tensor_check(whole, "whole", whole->batch, partition->length, whole->heads, whole->dim);
+    if (!status && share.rows)
+        status = ra_tensor_check(part, "part", whole->batch, share.rows, whole->heads, whole->dim);
+    if (!status && part->dtype != whole->dtype)
+        status = ra_fail(RA_ERROR_ARGUMENT, "part is %s and whole is %s: must be the same", ra_dtype_name(part->dtype),
+                         ra_dtype_name(whole->dtype));
+    if (status)
+        return status;
+    int64_t size = (int64_t)ra_dtype_size(whole->dtype);
+    for (int64_t i = 0; i < share.ranges; i++) {
+        ra_range range = ra_share_range(&share, i);
+        for (int64_t row = 0; row < range.end - range.first; row++)
+            for (int64_t batch = 0; batch < whole->batch; batch++)
+                for (int64_t head = 0; head < whole->heads; head++)
+                    for (int64_t d = 0; d < whole->dim; d++) {
+                        char *there = (char *)ra_tensor_at(whole, batch, range.first + row, head, d);
+                        char *here = (char *)ra_tensor_at(part, batch, range.row + row, head, d);
+                        memcpy(split ? here : there, split ? there : here, (size_t)size);
+                    }
+    }
+    return RA_OK;
+}
+
+ra_status ra_ring_split(const ra_ring_plan *ring, int rank, int keys, const ra_tensor *whole, ra_tensor *part)
+{
+    return move_rows(ring, rank, keys, whole, part, true);
+}
+
+ra_status ra_ring_gather(const ra_ring_plan *ring, int rank, int keys, const ra_tensor *part, ra_tensor *whole)
+{
+    return move_rows(ring, rank, keys, whole, part, false);
+}
+
+/* ---- Running ----------------------------------------------------------------------------------------------------- */
+
+/* One of the tensors of a run. */
+typedef struct role {
+    const char *name;
+    int64_t heads, dim;
+    bool keys;
+    const ra_dtype *dtype; /* that the plan counted with; NULL: any */
+} role;
+
+static ra_status check_comm(const ra_ring_plan *ring, const ra_comm *comm)
+{
+    if (!ring || !comm)
+        return ra_fail(RA_ERROR_ARGUMENT, "%s is NULL", ring ? "comm" : "plan");
+    if (comm->broken)
+        return ra_fail(RA_ERROR_ARGUMENT, "a run on this communicator has failed: make a new one");
+    if (comm->transport.ranks != ring->options.ranks)
+        return ra_fail(RA_ERROR_ARGUMENT, "the plan is for %d ranks, the communicator has %d", ring->options.ranks,
+                       comm->transport.ranks);
+    ra_transport_kind kind = ring->options.transport;
+    if (comm->simulated != (kind == RA_TRANSPORT_SIM))
+        return ra_fail(RA_ERROR_ARGUMENT, "the plan is for transport %s, the communicator is %s",
+                       ra_transport_name(kind), comm->transport.name);
+    if (kind == RA_TRANSPORT_THREADS && !comm->transport.shared)
+        return ra_fail(RA_ERROR_ARGUMENT,
+                       "the plan is for transport threads, but ranks of transport %s share no memory",
+                       comm->transport.name);
+    return RA_OK;
+}
+
+/* `rows`: of the tensor; 0 when the rank has none, and then anything will do. */
+static ra_status check_tensor(const ra_ring_plan *ring, const role *r, const ra_tensor *t, int64_t rows)
+{
+    if (rows == 0)
+        return RA_OK;
+    if (!t)
+        return ra_fail(RA_ERROR_ARGUMENT, "%s is NULL", r->name);
+    ra_tensor shape = *t;
+    if (!shape.data)
+        shape.data = &shape; /* in a file: there is only a shape to check */
+    ra_status status = ra_tensor_check(&shape, r->name, ring->plan->batch, rows, r->heads, r->dim);
+    if (!status && r->dtype && t->dtype != *r->dtype)
+        status = ra_fail(RA_ERROR_ARGUMENT, "%s is %s, and the plan is for %s", r->name, ra_dtype_name(t->dtype),
+                         ra_dtype_name(*r->dtype));
+    return status;
+}
+
+enum { ROLES = 5 };
+static const ra_dtype LSE_DTYPE = RA_F32;
+
+/* Check all tensors of a rank, or the whole ones. */
+static ra_status check_tensors(const ra_ring_plan *ring, int rank, bool parts, const ra_tensor *const tensors[ROLES])
+{
+    const ra_plan *p = ring->plan;
+    const ra_ring_options *o = &ring->options;
+    const role roles[ROLES] = {{"query", p->heads, p->head_dim, false, &o->q_dtype},
+                               {"key", p->kv_heads, p->head_dim, true, &o->k_dtype},
+                               {"value", p->kv_heads, p->value_dim, true, &o->v_dtype},
+                               {"output", p->heads, p->value_dim, false, NULL},
+                               {"lse", p->heads, 1, false, &LSE_DTYPE}};
+    ra_status status = RA_OK;
+    for (int i = 0; i < ROLES && !status; i++) {
+        const ra_partition *partition = roles[i].keys ? &ring->keys : &ring->queries;
+        int64_t rows = parts ? ra_partition_share(partition, rank).rows : partition->length;
+        if (i < ROLES - 1 || tensors[i])
+            status = check_tensor(ring, &roles[i], tensors[i], rows);
+    }
+    return status;
+}
+
+static ra_status execute(const ra_ring_plan *ring, ra_comm *comm, const ra_tensors *tensors, ra_rank_stats *stats)
+{
+    const ra_kernel *kernel = NULL;
+    int ranks = ring->options.ranks;
+    ra_rank_stats *all = NULL;
+    ra_status status = stats ? ra_check_sized(stats, "ra_rank_stats", "RA_RANK_STATS_INIT") : RA_OK;
+    size_t size = stats ? stats->size : 0;
+    if (!status && stats && !(all = calloc((size_t)ranks, sizeof *all)))
+        status = ra_fail(RA_ERROR_MEMORY, "out of memory: statistics of %d ranks", ranks);
+    if (!status)
+        status = ra_kernel_find(ring->plan->kernel, &kernel);
+    if (!status)
+        status = ra_ring_execute(ring, kernel, comm, tensors, all);
+    for (int rank = 0; rank < ranks && stats && !status; rank++) {
+        ra_rank_stats *their = (ra_rank_stats *)((char *)stats + (size_t)rank * size);
+        their->size = size;
+        status = ra_copy_out(their, &all[rank], sizeof *all, "ra_rank_stats", "RA_RANK_STATS_INIT");
+    }
+    free(all);
+    return status;
+}
+
+ra_status ra_ring_run(const ra_ring_plan *ring, ra_comm *comm, ra_storage *q, ra_storage *k, ra_storage *v,
+                      ra_storage *output, ra_storage *lse, ra_rank_stats *stats)
+{
+    ra_status status = check_comm(ring, comm);
+    if (!status && (!q || !k || !v || !output))
+        status = ra_fail(RA_ERROR_ARGUMENT, "a storage is NULL");
+    if (!status && ring->options.lent)
+        status = ra_fail(RA_ERROR_ARGUMENT, "the plan is for tensors in memory (lent): use ra_ring_forward");
+    if (status)
+        return status;
+    const ra_tensor *const views[ROLES] = {ra_storage_view(q), ra_storage_view(k), ra_storage_view(v),
+                                           ra_storage_view(output), lse ? ra_storage_view(lse) : NULL};
+    status = check_tensors(ring, 0, false, views);
+    ra_tensors tensors = {q, k, v, output, lse, false, lse != NULL};
+    return status ? status : execute(ring, comm, &tensors, stats);
+}
+
+ra_status ra_ring_forward(const ra_ring_plan *ring, ra_comm *comm, const ra_tensor *q, const ra_tensor *k,
+                          const ra_tensor *v, const ra_tensor *output, const ra_tensor *lse, ra_rank_stats *stats)
+{
+    ra_status status = check_comm(ring, comm);
+    if (!status && !ring->options.lent)
+        status = ra_fail(RA_ERROR_ARGUMENT, "the plan is for tensors in files (not lent): use ra_ring_run");
+    if (status)
+        return status;
+    bool parts = !comm->simulated;
+    const ra_tensor *const views[ROLES] = {q, k, v, output, lse};
+    ra_storage *storages[ROLES] = {NULL};
+    status = check_tensors(ring, comm->transport.rank, parts, views);
+    for (int i = 0; i < ROLES && !status; i++)
+        if (views[i] && views[i]->seq > 0)
+            status = ra_storage_memory(views[i], &storages[i]);
+    ra_tensors tensors = {storages[0], storages[1], storages[2], storages[3], storages[4], parts, lse != NULL};
+    if (!status)
+        status = execute(ring, comm, &tensors, stats);
+    for (int i = 0; i < ROLES; i++)
+        ra_storage_free(storages[i]);
+    return status;
+}
+
+ra_status ra_comm_agree(ra_comm *comm, ra_status mine, double timeout)
+{
+    if (!comm)
+        return ra_fail(RA_ERROR_ARGUMENT, "comm is NULL");
+    if (comm->simulated || comm->broken)
+        return mine || !comm->broken ? mine : ra_fail(RA_ERROR_PEER, "a run on this communicator has failed");
+    ra_link link = {.transport = &comm->transport,
+                    .broken = &comm->broken,
+                    .timeout = timeout > 0 ? timeout : DEFAULT_TIMEOUT,
+                    .what = "an agreement",
+                    .hop = -1};
+    if (mine) {
+        ra_link_fail(&link);
+        return mine;
+    }
+    int32_t ok = 1;
+    int32_t *all = calloc((size_t)comm->transport.ranks, sizeof *all);
+    ra_status status = all ? ra_link_exchange(&link, RA_TAG_AGREEMENT, &ok, all, sizeof ok)
+                           : ra_fail(RA_ERROR_MEMORY, "out of memory: an agreement of %d ranks", comm->transport.ranks);
+    free(all);
+    if (status)
+        ra_link_fail(&link);
+    return status;
+}

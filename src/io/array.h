@@ -1,0 +1,10 @@
+/* What the library's own parts ask of an ra_array beyond the public header. */
+#ifndef RA_IO_ARRAY_H
+#define RA_IO_ARRAY_H
+
+#include "ringattn/ringattn.h"
+
+/* As it was given: for messages. */
+const char *ra_array_path(const ra_array *array);
+
+#endif

@@ -1,0 +1,104 @@
+#include "ring/greeting.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+/* FNV-1a: enough to tell two descriptions apart. */
+static uint64_t mix(uint64_t hash, const void *data, size_t size)
+{
+    const unsigned char *byte = data;
+    for (size_t i = 0; i < size; i++)
+        hash = (hash ^ byte[i]) * UINT64_C(0x100000001b3);
+    return hash;
+}
+
+static uint64_t pattern_hash(const ra_pattern *pattern)
+{
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    for (int i = 0; i < pattern->count; i++) {
+        const ra_term *term = &pattern->terms[i];
+        hash = mix(hash, term->kind->name, strlen(term->kind->name));
+        hash = mix(hash, &term->left, sizeof term->left);
+        hash = mix(hash, &term->right, sizeof term->right);
+        hash = mix(hash, term->ends, (size_t)term->count * sizeof *term->ends);
+    }
+    return hash;
+}
+
+static uint64_t partition_hash(const ra_partition *partition)
+{
+    uint64_t hash = mix(UINT64_C(0xcbf29ce484222325), &partition->stripes, sizeof partition->stripes);
+    for (int64_t i = 0; i < partition->part_count; i++) {
+        const ra_owned *part = &partition->parts[i];
+        const int64_t figures[] = {part->first, part->end, part->rank};
+        hash = mix(hash, figures, sizeof figures);
+    }
+    return hash;
+}
+
+static void say(ra_greeting *g, int *line, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+static void say(ra_greeting *g, int *line, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(g->line[(*line)++], RA_GREETING_TEXT, format, arguments);
+    va_end(arguments);
+}
+
+static void say_pattern(ra_greeting *g, int *line, const ra_pattern *pattern)
+{
+    char terms[RA_GREETING_TEXT] = "";
+    for (int i = 0; i < pattern->count; i++) {
+        const ra_term *t = &pattern->terms[i];
+        size_t at = strlen(terms);
+        if (t->count)
+            snprintf(terms + at, sizeof terms - at, "%s%s of %lld", i ? "+" : "", t->kind->name, (long long)t->count);
+        else if (t->left || t->right)
+            snprintf(terms + at, sizeof terms - at, "%s%s:%lld,%lld", i ? "+" : "", t->kind->name, (long long)t->left,
+                     (long long)t->right);
+        else
+            snprintf(terms + at, sizeof terms - at, "%s%s", i ? "+" : "", t->kind->name);
+    }
+    say(g, line, "pattern: %.64s (%08llx)", terms, (unsigned long long)(pattern_hash(pattern) & 0xffffffff));
+}
+
+void ra_greeting_fill(ra_greeting *g, const ra_ring_plan *ring, bool lse)
+{
+    const ra_plan *p = ring->plan;
+    const ra_ring_options *o = &ring->options;
+    int line = 0;
+    memset(g, 0, sizeof *g);
+    say(g, &line, "version: %s", ra_version());
+    say(g, &line, "ring size: %d", o->ranks);
+    say(g, &line, "batch: %lld", (long long)p->batch);
+    say(g, &line, "query length: %lld", (long long)p->q_len);
+    say(g, &line, "key length: %lld", (long long)p->kv_len);
+    say(g, &line, "heads: %lld", (long long)p->heads);
+    say(g, &line, "key/value heads: %lld", (long long)p->kv_heads);
+    say(g, &line, "head dim: %d", p->head_dim);
+    say(g, &line, "value dim: %d", p->value_dim);
+    say(g, &line, "scale: %.17g", p->scale);
+    say_pattern(g, &line, &p->pattern);
+    say(g, &line, "strategy: %s", ra_strategy_name(o->strategy));
+    say(g, &line, "order: %s", ra_order_name(o->order));
+    say(g, &line, "split of the queries: %08llx", (unsigned long long)(partition_hash(&ring->queries) & 0xffffffff));
+    say(g, &line, "split of the keys: %08llx", (unsigned long long)(partition_hash(&ring->keys) & 0xffffffff));
+    say(g, &line, "kernel: %s", ra_kernel_name(p->kernel));
+    say(g, &line, "key dtype: %s", ra_dtype_name(o->k_dtype));
+    say(g, &line, "value dtype: %s", ra_dtype_name(o->v_dtype));
+    say(g, &line, "transport: %s", ra_transport_name(o->transport));
+    say(g, &line, "log-sum-exp: %s", lse ? "yes" : "no");
+}
+
+ra_status ra_greeting_compare(const ra_greeting *all, int ranks, int mine)
+{
+    for (int rank = 0; rank < ranks; rank++)
+        for (int i = 0; i < RA_GREETING_LINES; i++)
+            if (strncmp(all[rank].line[i], all[mine].line[i], RA_GREETING_TEXT) != 0)
+                return ra_fail(RA_ERROR_PEER, "rank %d differs from rank %d: it has \"%.*s\", and rank %d has \"%.*s\"",
+                               rank, mine, RA_GREETING_TEXT, all[rank].line[i], mine, RA_GREETING_TEXT,
+                               all[mine].line[i]);
+    return RA_OK;
+}

@@ -1,0 +1,20 @@
+/* What ranks tell each other before the first hop: whether they are about to do the same thing. */
+#ifndef RA_RING_GREETING_H
+#define RA_RING_GREETING_H
+
+#include "ring/ring_plan.h"
+
+enum { RA_GREETING_LINES = 20, RA_GREETING_TEXT = 96 };
+
+/* Lines "name: value"; and, where ranks share memory, where their keys and values are. */
+typedef struct ra_greeting {
+    char line[RA_GREETING_LINES][RA_GREETING_TEXT];
+    ra_tensor k, v;
+} ra_greeting;
+
+void ra_greeting_fill(ra_greeting *greeting, const ra_ring_plan *ring, bool lse);
+
+/* RA_ERROR_PEER naming the first rank whose greeting differs from this rank's, and what differs. */
+ra_status ra_greeting_compare(const ra_greeting *all, int ranks, int mine);
+
+#endif

@@ -1,0 +1,41 @@
+/*
+ * A rank's line to the others during a run: progress, deadlines, and small messages that everybody sends to everybody.
+ * Silence has a deadline; slowness has none, because every rank shows life while it computes.
+ */
+#ifndef RA_RING_LINK_H
+#define RA_RING_LINK_H
+
+#include "transport/comm.h"
+
+typedef struct ra_link {
+    ra_transport *transport;
+    bool *broken;     /* of the communicator */
+    double timeout;   /* seconds */
+    double looked;    /* when progress was last made */
+    double waited;    /* seconds spent waiting */
+    void *stuck;      /* memory of small messages that were not finished */
+    bool told;        /* the failure came from another rank, or has been announced */
+    const char *what; /* is going on, for messages */
+    int64_t hop;      /* its number; -1: none */
+} ra_link;
+
+enum { RA_TAG_GREETING = 0, RA_TAG_AGREEMENT = 1, RA_TAG_PHASE = 2 };
+
+double ra_seconds(void);
+
+/* Move what can be moved, if it is time to; called between tiles. */
+ra_status ra_link_poll(ra_link *link);
+
+/* Until everything that was started is finished. */
+ra_status ra_link_wait(ra_link *link);
+
+/* Everybody's `bytes` bytes to everybody: all[rank]. */
+ra_status ra_link_exchange(ra_link *link, int tag, const void *mine, void *all, int64_t bytes);
+
+/*
+ * After a failure of this rank: tell the others, and give up what is not finished. False: memory of unfinished messages
+ * may still be touched and must not be freed.
+ */
+bool ra_link_fail(ra_link *link);
+
+#endif

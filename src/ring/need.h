@@ -1,0 +1,53 @@
+/*
+ * Marks on rows: one bit for each position of a share of the keys, one word for each of its blocks (ra_range.block).
+ */
+#ifndef RA_RING_NEED_H
+#define RA_RING_NEED_H
+
+#include "plan/plan.h"
+
+/* Mark the positions lo <= i < hi of a share. */
+void ra_mark_range(const ra_share *share, int64_t lo, int64_t hi, uint64_t *words);
+
+/* Mark, on words that are zero, the positions of `keys` that the queries of a share see. */
+void ra_mark_needed(const ra_plan *plan, const ra_share *queries, const ra_share *keys, uint64_t *words);
+
+/* Mark the positions of `keys` that are in another share too. */
+void ra_mark_owned(const ra_share *owned, const ra_share *keys, uint64_t *words);
+
+int64_t ra_marked(const uint64_t *words, int64_t blocks);
+
+/* before[i] = marks in the words before i. */
+void ra_marks_before(const uint64_t *words, int64_t blocks, int64_t *before);
+
+/*
+ * Runs of `some` marks that lie together where all of `held` are packed one after the other. Rows count from the first
+ * mark of `held`, of which `some` are a part.
+ */
+typedef struct ra_mark_run {
+    int64_t row, rows;
+} ra_mark_run;
+
+typedef struct ra_mark_walk {
+    const uint64_t *some, *held;
+    int64_t blocks, block, row;
+    uint64_t left; /* marks of `some` in the block that are still to come */
+} ra_mark_walk;
+
+ra_mark_walk ra_mark_walk_begin(const uint64_t *some, const uint64_t *held, int64_t blocks);
+bool ra_mark_walk_next(ra_mark_walk *walk, ra_mark_run *run);
+
+/* Runs of marked positions, none across two ranges. `row` counts marks. */
+typedef struct ra_position_run {
+    int64_t position, rows, row;
+} ra_position_run;
+
+typedef struct ra_position_walk {
+    const ra_share *share;
+    const uint64_t *words;
+    int64_t range, at, row; /* where to go on: `at` is a position of the range, `row` the marks before it */
+} ra_position_walk;
+
+bool ra_position_walk_next(ra_position_walk *walk, ra_position_run *run);
+
+#endif

@@ -1,0 +1,132 @@
+#include "ring/ring_plan.h"
+
+#include "base/checked.h"
+#include "base/memory.h"
+#include "io/storage.h"
+#include "ring/schedule.h"
+#include "ringattn/transport.h"
+
+#include <stdlib.h>
+
+/* Finished rows are written in parts of about this size, when they are not written in place. */
+enum { OUTPUT_BYTES = 1 << 19 };
+
+void ra_ring_workload(const ra_ring_plan *ring, int rank, ra_workload *work)
+{
+    ra_workload_lay_out(work, ring->plan, ra_partition_share(&ring->queries, rank), ring->threads, true);
+    work->threads = (int)ra_max(1, ra_min(work->threads, work->tasks));
+}
+
+/* Rows of output that are finished at a time: whole groups, of all heads. */
+static int64_t output_rows(const ra_ring_plan *ring, const ra_workload *work)
+{
+    const ra_plan *p = ring->plan;
+    int64_t row = p->batch * p->heads * (p->value_dim + 1) * (int64_t)sizeof(float);
+    return ra_min(ra_max(1, OUTPUT_BYTES / (row * work->lanes)), ra_max(1, work->groups)) * work->lanes;
+}
+
+/* The five files of a run, the log-sum-exp included. */
+static int64_t storage_bytes(const ra_ring_plan *ring)
+{
+    const ra_plan *p = ring->plan;
+    const ra_ring_options *o = &ring->options;
+    const ra_tensor views[] = {
+        ra_tensor_dense(NULL, o->q_dtype, RA_BSHD, p->batch, p->q_len, p->heads, p->head_dim),
+        ra_tensor_dense(NULL, o->k_dtype, RA_BSHD, p->batch, p->kv_len, p->kv_heads, p->head_dim),
+        ra_tensor_dense(NULL, o->v_dtype, RA_BSHD, p->batch, p->kv_len, p->kv_heads, p->value_dim),
+        ra_tensor_dense(NULL, RA_F32, RA_BSHD, p->batch, p->q_len, p->heads, p->value_dim),
+        ra_tensor_dense(NULL, RA_F32, RA_BHSD, p->batch, p->q_len, p->heads, 1)};
+    int64_t bytes = 0;
+    for (size_t i = 0; i < sizeof views / sizeof *views; i++)
+        bytes += ra_storage_array_bytes(&views[i]);
+    return bytes;
+}
+
+ra_rank_memory ra_ring_memory(const ra_ring_plan *ring, int rank, const ra_schedule *schedule, const ra_workload *work)
+{
+    const ra_plan *p = ring->plan;
+    int64_t f = sizeof(float);
+    bool stored = !ring->options.lent;
+    ra_rank_memory m = {0};
+    if (stored)
+        m.query = ra_memory_rounded(ra_partition_share(&ring->queries, rank).rows * ring->q_row_bytes);
+    for (int i = 0; i < schedule->slots; i++)
+        m.slots += ra_memory_rounded(schedule->slot_rows[i] * ring->k_row_bytes) +
+                   ra_memory_rounded(schedule->slot_rows[i] * ring->v_row_bytes);
+    /* For each slot which rows are in it and how many before each block, and room to work with three more. */
+    m.marks = ra_memory_rounded((2 * (int64_t)schedule->slots + 3) * schedule->slot_blocks * (int64_t)sizeof(uint64_t));
+    if (!ring->by_reference)
+        m.segments = ra_memory_rounded(schedule->most_segments * (int64_t)sizeof(ra_segment));
+    /* Broadcast and all-gather reproduce the spans of a run in one piece, one after the other. */
+    int sets = p->spans > 1 && ring->options.strategy != RA_STRATEGY_RING ? 2 : 1;
+    m.states = sets * ra_memory_rounded(work->units * p->unit_floats * f);
+    m.scratch = ra_memory_rounded(work->threads * work->scratch.bytes);
+    if (stored && work->groups) {
+        m.output_rows = output_rows(ring, work);
+        m.output = ra_memory_rounded(p->batch * m.output_rows * p->heads * (p->value_dim + 1) * f);
+    }
+    m.storage = stored ? storage_bytes(ring) : 0;
+    m.total = m.query + m.slots + m.marks + m.segments + m.states + m.scratch + m.output + m.storage;
+    return m;
+}
+
+/* What a rank reads and writes in place of the caller's tensors. */
+static int64_t lent_bytes(const ra_ring_plan *ring, int rank)
+{
+    const ra_plan *p = ring->plan;
+    if (!ring->options.lent)
+        return 0;
+    int64_t rows = ra_partition_share(&ring->queries, rank).rows;
+    int64_t keys =
+        ring->options.transport == RA_TRANSPORT_SIM ? ring->keys.length : ra_partition_share(&ring->keys, rank).rows;
+    /* The output's dtype is known only to the run; it is the query's, as far as the plan knows. */
+    int64_t output = p->batch * p->heads * p->value_dim * (int64_t)ra_dtype_size(ring->options.q_dtype);
+    return rows * (ring->q_row_bytes + output) + keys * (ring->k_row_bytes + ring->v_row_bytes);
+}
+
+static ra_status fill_rank(ra_ring_plan *ring, int rank, const ra_traffic *traffic)
+{
+    ra_schedule schedule;
+    ra_workload work;
+    ra_status status = ra_schedule_make(ring, rank, &schedule);
+    if (status)
+        return status;
+    ra_ring_workload(ring, rank, &work);
+    ra_workload_count(&work, ring->plan);
+    int64_t row_bytes = ring->k_row_bytes + ring->v_row_bytes;
+    ring->ranks[rank] = (ra_rank_info){.size = sizeof(ra_rank_info),
+                                       .q_rows = work.queries.rows,
+                                       .kv_rows = ra_partition_share(&ring->keys, rank).rows,
+                                       .steps = schedule.steps,
+                                       .hops = traffic->hops,
+                                       .bytes_sent = traffic->rows_sent * row_bytes,
+                                       .bytes_received = traffic->rows_received * row_bytes,
+                                       .pairs_visible = work.pairs_visible,
+                                       .pairs_worked = work.pairs_worked,
+                                       .peak_bytes = ra_ring_memory(ring, rank, &schedule, &work).total,
+                                       .lent_bytes = lent_bytes(ring, rank)};
+    ra_schedule_free(&schedule);
+    return RA_OK;
+}
+
+ra_status ra_ring_plan_fill(ra_ring_plan *ring)
+{
+    const ra_plan *p = ring->plan;
+    const ra_ring_options *o = &ring->options;
+    ring->q_row_bytes = p->batch * p->heads * p->head_dim * (int64_t)ra_dtype_size(o->q_dtype);
+    ring->k_row_bytes = p->batch * p->kv_heads * p->head_dim * (int64_t)ra_dtype_size(o->k_dtype);
+    ring->v_row_bytes = p->batch * p->kv_heads * p->value_dim * (int64_t)ra_dtype_size(o->v_dtype);
+    ring->by_reference = o->transport == RA_TRANSPORT_THREADS || (o->transport == RA_TRANSPORT_SIM && o->lent);
+    ring->hold_own = !(ring->by_reference && o->lent);
+    ra_traffic *traffic = calloc((size_t)o->ranks, sizeof *traffic);
+    ring->ranks = calloc((size_t)o->ranks, sizeof *ring->ranks);
+    if (!traffic || !ring->ranks) {
+        free(traffic);
+        return ra_fail(RA_ERROR_MEMORY, "out of memory: the plan of %d ranks", o->ranks);
+    }
+    ra_status status = ra_traffic_count(p, &ring->queries, &ring->keys, o->strategy, traffic);
+    for (int rank = 0; rank < o->ranks && !status; rank++)
+        status = fill_rank(ring, rank, &traffic[rank]);
+    free(traffic);
+    return status;
+}

@@ -1,0 +1,37 @@
+/* A problem over ranks: who holds what, and what each rank will do and hold. */
+#ifndef RA_RING_RING_PLAN_H
+#define RA_RING_RING_PLAN_H
+
+#include "plan/traffic.h"
+
+struct ra_ring_plan {
+    ra_plan *plan;                                 /* owned */
+    ra_ring_options options;                       /* its pieces are not kept */
+    int threads;                                   /* of each rank */
+    ra_partition queries, keys;                    /* owned */
+    int64_t k_row_bytes, v_row_bytes, q_row_bytes; /* of one position: all batches and heads */
+    bool by_reference;                             /* keys and values are read where they lie, not copied into slots */
+    bool hold_own;                                 /* a rank has its own keys and values in a slot */
+    ra_rank_info *ranks;                           /* [options.ranks], owned */
+};
+
+/* What a rank takes, each at once and for the whole run. */
+typedef struct ra_rank_memory {
+    int64_t query, slots, marks, segments, states, scratch, output; /* bytes */
+    int64_t storage;                                                /* what its storages hold themselves */
+    int64_t output_rows;                                            /* rows that are finished and written at a time */
+    int64_t total;
+} ra_rank_memory;
+
+struct ra_schedule;
+
+/* The tasks of a rank. */
+void ra_ring_workload(const ra_ring_plan *ring, int rank, ra_workload *work);
+
+ra_rank_memory ra_ring_memory(const ra_ring_plan *ring, int rank, const struct ra_schedule *schedule,
+                              const ra_workload *work);
+
+/* Everything but the partitions and the options, which are there. */
+ra_status ra_ring_plan_fill(ra_ring_plan *ring);
+
+#endif

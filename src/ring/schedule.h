@@ -1,0 +1,63 @@
+/*
+ * WHEN and WHERE: which keys a rank works on at which step, which rows of them come from whom, and what it passes on.
+ * Pure arithmetic on the plan.
+ *
+ * A run is a sequence of steps; before step t all ranks pass phase t, in which the rows of step t travel, while step
+ * t - 1 is computed. Ring: at step t rank q works on the rows of rank (q - t) mod R. Broadcast: on the t-th part of the
+ * sequence. All-gather: there is one step, with everything.
+ */
+#ifndef RA_RING_SCHEDULE_H
+#define RA_RING_SCHEDULE_H
+
+#include "ring/need.h"
+#include "ring/ring_plan.h"
+
+/* Rows that travel in a phase. */
+typedef struct ra_message {
+    int64_t phase;
+    int peer;
+    int64_t held;     /* sends: the step whose rows they are of the sender's; -1: its own */
+    int64_t segments; /* pieces of memory that it consists of on this rank's side */
+} ra_message;
+
+typedef struct ra_step {
+    int64_t rows; /* that are worked on; 0: nothing to do */
+    int slot;     /* -1: none */
+} ra_step;
+
+typedef struct ra_schedule {
+    int64_t steps;
+    ra_step *step;
+    int64_t receive_count, send_count;
+    ra_message *receives, *sends; /* in the order of their phases */
+    int own_slot;                 /* -1: none */
+    int slots;
+    int64_t *slot_rows;    /* [slots] */
+    int64_t slot_blocks;   /* marks for each of them */
+    int64_t most_segments; /* of the messages of one phase */
+} ra_schedule;
+
+ra_status ra_schedule_make(const ra_ring_plan *ring, int rank, ra_schedule *schedule);
+void ra_schedule_free(ra_schedule *schedule);
+
+int64_t ra_step_count(const ra_ring_plan *ring);
+
+/* The keys of a rank's step. */
+ra_share ra_step_keys(const ra_ring_plan *ring, int rank, int64_t step);
+
+/* Mark the rows of a step that a rank works on: words for each block of ra_step_keys, cleared first. */
+void ra_step_needed(const ra_ring_plan *ring, int rank, int64_t step, uint64_t *words);
+
+/* Mark the rows that go from one rank to another in a phase: words for each block of the receiver's step keys. */
+void ra_phase_rows(const ra_ring_plan *ring, int from, int to, int64_t phase, uint64_t *words, uint64_t *scratch);
+
+/* The same rows among those that the sender holds: words for each block of the share they are of, ra_held_keys. */
+void ra_phase_held(const ra_ring_plan *ring, int from, int to, int64_t phase, uint64_t *words, uint64_t *scratch);
+
+/* What a sender has the rows of a phase in: in a ring the chunk that travels, else its own share. */
+ra_share ra_held_keys(const ra_ring_plan *ring, int from, int to, int64_t phase);
+
+/* Words that the functions above need room for, at most. */
+int64_t ra_most_blocks(const ra_ring_plan *ring);
+
+#endif

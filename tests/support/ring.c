@@ -1,0 +1,188 @@
+#include "support/ring.h"
+
+#include "support/unit.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_RANKS = 64 };
+
+const char *const way_names[WAYS] = {"sim", "sim stored", "threads", "threads stored", "messages", "messages stored"};
+
+static char messages[MOST_RANKS][512];
+
+ring_case ring_case_make(way way, int ranks, ra_strategy strategy, ra_order order)
+{
+    ring_case c = {.way = way, .options = RA_RING_OPTIONS_INIT, .run = RA_OPTIONS_INIT, .failing_rank = -1};
+    c.options.ranks = ranks;
+    c.options.strategy = strategy;
+    c.options.order = order;
+    c.options.timeout = 30;
+    c.run.threads = 1;
+    return c;
+}
+
+const char *ring_case_text(const ring_case *c)
+{
+    static char text[128];
+    snprintf(text, sizeof text, "%s, %d ranks, %s, %s", way_names[c->way], c->options.ranks,
+             ra_strategy_name(c->options.strategy), ra_order_name(c->options.order));
+    return text;
+}
+
+const char *ring_message(int rank)
+{
+    return messages[rank];
+}
+
+typedef struct rank_job {
+    const ring_case *c;
+    const sample *s;
+    const ra_ring_plan *plan;
+    ra_comm *comm;
+    int rank;
+    ra_rank_stats *stats;
+    ra_status status;
+} rank_job;
+
+static bool stored(const ring_case *c)
+{
+    return c->way == WAY_SIM_STORED || c->way == WAY_THREADS_STORED || c->way == WAY_MESSAGES_STORED;
+}
+
+static ra_status run_stored(rank_job *job)
+{
+    ra_storage *storages[SAMPLE_TENSORS] = {NULL};
+    ra_status status = RA_OK;
+    for (int i = 0; i < SAMPLE_TENSORS && !status; i++)
+        status = ra_storage_memory(&job->s->tensors[i], &storages[i]);
+    if (!status)
+        status = ra_ring_run(job->plan, job->comm, storages[SAMPLE_QUERY], storages[SAMPLE_KEY], storages[SAMPLE_VALUE],
+                             storages[SAMPLE_OUTPUT], storages[SAMPLE_LSE], job->stats);
+    for (int i = 0; i < SAMPLE_TENSORS; i++)
+        ra_storage_free(storages[i]);
+    return status;
+}
+
+static bool of_keys(int tensor)
+{
+    return tensor == SAMPLE_KEY || tensor == SAMPLE_VALUE;
+}
+
+/* A rank's own rows, copied out of the sample and, for what is written, back again. */
+static ra_status run_parts(rank_job *job)
+{
+    const sample *s = job->s;
+    ra_rank_info info = RA_RANK_INFO_INIT;
+    ra_tensor parts[SAMPLE_TENSORS];
+    void *memory[SAMPLE_TENSORS] = {NULL};
+    ra_status status = ra_ring_plan_rank(job->plan, job->rank, &info);
+    for (int i = 0; i < SAMPLE_TENSORS && !status; i++) {
+        const ra_tensor *t = &s->tensors[i];
+        int64_t rows = of_keys(i) ? info.kv_rows : info.q_rows;
+        size_t bytes = (size_t)(t->batch * rows * t->heads * t->dim) * ra_dtype_size(t->dtype);
+        memory[i] = malloc(bytes + 1);
+        REQUIRE(memory[i], "out of memory");
+        memset(memory[i], 0xff, bytes);
+        parts[i] = ra_tensor_dense(memory[i], t->dtype, (ra_layout)(job->rank % 2), t->batch, rows, t->heads, t->dim);
+        if (i <= SAMPLE_VALUE)
+            status = ra_ring_split(job->plan, job->rank, of_keys(i), t, &parts[i]);
+    }
+    if (!status)
+        status = ra_ring_forward(job->plan, job->comm, &parts[SAMPLE_QUERY], &parts[SAMPLE_KEY], &parts[SAMPLE_VALUE],
+                                 &parts[SAMPLE_OUTPUT], &parts[SAMPLE_LSE], job->stats);
+    for (int i = SAMPLE_OUTPUT; i < SAMPLE_TENSORS && !status; i++) {
+        ra_tensor whole = s->tensors[i];
+        status = ra_ring_gather(job->plan, job->rank, 0, &parts[i], &whole);
+    }
+    for (int i = 0; i < SAMPLE_TENSORS; i++)
+        free(memory[i]);
+    return status;
+}
+
+static void *run_rank(void *argument)
+{
+    rank_job *job = argument;
+    job->status = stored(job->c) ? run_stored(job) : run_parts(job);
+    snprintf(messages[job->rank], sizeof messages[0], "%s", job->status ? ra_last_message() : "");
+    ra_comm_free(job->comm);
+    return NULL;
+}
+
+static ra_status run_simulated(const ring_case *c, const sample *s, const ra_ring_plan *plan, ra_rank_stats *stats)
+{
+    const ra_tensor *t = s->tensors;
+    rank_job job = {.c = c, .s = s, .plan = plan, .stats = stats};
+    ra_status status = ra_comm_sim(c->options.ranks, &job.comm);
+    if (!status)
+        status = stored(c) ? run_stored(&job)
+                           : ra_ring_forward(plan, job.comm, &t[SAMPLE_QUERY], &t[SAMPLE_KEY], &t[SAMPLE_VALUE],
+                                             &t[SAMPLE_OUTPUT], &t[SAMPLE_LSE], stats);
+    snprintf(messages[0], sizeof messages[0], "%s", status ? ra_last_message() : "");
+    ra_comm_free(job.comm);
+    return status;
+}
+
+static ra_status run_threads(const ring_case *c, const sample *s, const ra_ring_plan *plan, const ra_ring_plan *other,
+                             ra_rank_stats *stats, ra_status *statuses)
+{
+    int ranks = c->options.ranks;
+    ra_comm *comms[MOST_RANKS];
+    rank_job jobs[MOST_RANKS];
+    pthread_t threads[MOST_RANKS];
+    ra_status first = ra_comm_threads(ranks, comms);
+    REQUIRE(!first, "%s", ra_last_message());
+    ra_rank_stats *scratch = calloc((size_t)ranks * (size_t)ranks, sizeof *scratch);
+    assert_non_null(scratch);
+    for (int rank = 0; rank < ranks; rank++) {
+        scratch[rank * ranks].size = sizeof *scratch;
+        jobs[rank] =
+            (rank_job){c, s, rank == c->failing_rank ? other : plan, comms[rank], rank, scratch + rank * ranks, RA_OK};
+        assert_int_equal(pthread_create(&threads[rank], NULL, run_rank, &jobs[rank]), 0);
+    }
+    int failed = -1;
+    for (int rank = 0; rank < ranks; rank++) {
+        pthread_join(threads[rank], NULL);
+        if (jobs[rank].status && failed < 0)
+            failed = rank;
+        if (statuses)
+            statuses[rank] = jobs[rank].status;
+    }
+    if (stats)
+        memcpy(stats, scratch, (size_t)ranks * sizeof *stats);
+    free(scratch);
+    if (failed < 0)
+        return RA_OK;
+    memmove(messages[0], messages[failed], sizeof messages[0]);
+    return jobs[failed].status;
+}
+
+ra_status ring_case_run(const ring_case *c, const sample *s, ra_rank_stats *stats, ra_status *statuses)
+{
+    ra_ring_plan *plan = NULL, *other = NULL;
+    ra_ring_options options = c->options;
+    ra_problem problem = s->problem;
+    options.transport = c->way <= WAY_SIM_STORED       ? RA_TRANSPORT_SIM
+                        : c->way <= WAY_THREADS_STORED ? RA_TRANSPORT_THREADS
+                                                       : RA_TRANSPORT_MPI;
+    options.q_dtype = s->tensors[SAMPLE_QUERY].dtype;
+    options.k_dtype = s->tensors[SAMPLE_KEY].dtype;
+    options.v_dtype = s->tensors[SAMPLE_VALUE].dtype;
+    options.lent = !stored(c);
+    sample_wipe(s);
+    ra_status status = ra_ring_plan_create(&problem, &c->run, &options, &plan);
+    problem.scale = problem.scale == 0.5 ? 0.25 : 0.5;
+    if (!status)
+        status = ra_ring_plan_create(&problem, &c->run, &options, &other);
+    if (status)
+        snprintf(messages[0], sizeof messages[0], "%s", ra_last_message());
+    else if (c->way <= WAY_SIM_STORED)
+        status = run_simulated(c, s, plan, stats);
+    else
+        status = run_threads(c, s, plan, other, stats, statuses);
+    ra_ring_plan_free(other);
+    ra_ring_plan_free(plan);
+    return status;
+}
