@@ -52,10 +52,12 @@ static void print_help(const arg_command *command)
 
 /* ---- Values ------------------------------------------------------------------------------------------------------ */
 
+/* Each stands for 1024 times as much as the one before it. */
+static const char SUFFIXES[] = "KMG";
+
 /* Digits and at most one suffix, up to `end`. */
 static bool read_integer(const char *text, const char *end, int64_t *value)
 {
-    static const char SUFFIXES[] = "KMG";
     int64_t number = 0;
     const char *c = text;
     for (; c < end && *c >= '0' && *c <= '9'; c++)
@@ -131,6 +133,15 @@ static int read_value(const arg_option *option, const char *text)
             return ARGS_RUN;
         return report(EXIT_USAGE, "--%s '%s': expected a whole number, %lld..%lld", option->name, text,
                       (long long)option->min, (long long)option->max);
+    }
+    case ARG_BYTES: {
+        int64_t *value = option->target;
+        size_t length = strlen(text);
+        bool unit = length > 3 && strcmp(text + length - 2, "iB") == 0 && strchr(SUFFIXES, text[length - 3]);
+        if (read_integer(text, text + length - (unit ? 2 : 0), value) && *value >= option->min && *value <= option->max)
+            return ARGS_RUN;
+        return report(EXIT_USAGE, "--%s '%s': expected a number of bytes from %lld on, such as 512M or 512MiB",
+                      option->name, text, (long long)option->min);
     }
     case ARG_REAL:
         return read_real(text, option->target)

@@ -23,6 +23,7 @@ typedef enum arg_kind {
     ARG_FLAG,    /* no value: bool */
     ARG_TEXT,    /* anything: const char *, which points into argv */
     ARG_INTEGER, /* digits, with K, M or G for 1024s: int64_t, min..max */
+    ARG_BYTES,   /* the same, and the letter may be followed by iB: int64_t, min..max */
     ARG_REAL,    /* a finite number: double */
     ARG_CHOICE,  /* one of `choices`: int, its index */
     ARG_SHAPE    /* integers separated by commas: arg_shape */

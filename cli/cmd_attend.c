@@ -1,9 +1,12 @@
 /* ringattn attend: attention over .npy files. Everything that can be refused is refused before the work begins. */
 #include "attention_files.h"
 #include "commands.h"
+#include "job.h"
 #include "output_file.h"
 #include "progress.h"
 #include "report.h"
+#include "ring_args.h"
+#include "ring_run.h"
 #include "stats_json.h"
 
 #include <limits.h>
@@ -14,23 +17,22 @@
 typedef struct attend_job {
     attention_files inputs;
     const char *output_path, *lse_path, *stats_path;
-    int64_t threads;
-    int kernel; /* index of the kernel's name, -1: not given */
+    ring_args ring;
 
     ra_problem problem;
-    ra_plan *plan;
+    ra_plan *plan; /* in one piece, */
+    ring_run over; /* or over ranks */
+    bool spread;
     progress bar;
     tensor_file output, lse;
     output_file stats; /* open only when statistics are asked for */
 } attend_job;
 
-static const char *const KERNELS[] = {"generic", "avx2", "avx512", NULL};
-static const ra_kernel_id KERNEL_IDS[] = {RA_KERNEL_GENERIC, RA_KERNEL_AVX2, RA_KERNEL_AVX512};
-
 static int parse(attend_job *job, int argc, char **argv)
 {
-    arg_option options[ATTENTION_OPTIONS + 5];
-    const arg_option own[] = {
+    enum { OWN = 3 };
+    arg_option options[ATTENTION_OPTIONS + OWN + RING_OPTIONS];
+    const arg_option own[OWN] = {
         {.name = "output",
          .kind = ARG_TEXT,
          .metavar = "FILE",
@@ -42,28 +44,16 @@ static int parse(attend_job *job, int argc, char **argv)
          .metavar = "FILE",
          .target = &job->lse_path,
          .help = "log-sum-exp of the scaled scores: .npy, float32 [batch, heads, q_len]"},
-        {.name = "threads",
-         .kind = ARG_INTEGER,
-         .metavar = "N",
-         .target = &job->threads,
-         .min = 1,
-         .max = 4096,
-         .help = "threads (default: the cores this process may use)"},
-        {.name = "kernel",
-         .kind = ARG_CHOICE,
-         .metavar = "NAME",
-         .target = &job->kernel,
-         .choices = KERNELS,
-         .help = "generic, avx2 or avx512 (default: the fastest here, or what RA_KERNEL says)"},
         {.name = "stats",
          .kind = ARG_TEXT,
          .metavar = "FILE",
          .target = &job->stats_path,
          .help = "statistics of the run as JSON; - means standard output"},
     };
-    *job = (attend_job){.kernel = -1};
+    *job = (attend_job){0};
     attention_files_options(&job->inputs, options);
     memcpy(options + ATTENTION_OPTIONS, own, sizeof own);
+    ring_args_options(&job->ring, options + ATTENTION_OPTIONS + OWN);
     const arg_command command = {
         .verb = "attend",
         .summary = "Exact softmax attention of the queries over the keys and values, from and to .npy files.",
@@ -123,27 +113,47 @@ static int check_paths(const attend_job *job)
     return code;
 }
 
+/* In one piece or over ranks; everything that can be refused is refused here. */
 static int make_plan(attend_job *job)
 {
-    ra_options options = RA_OPTIONS_INIT;
-    options.threads = (int)job->threads;
-    options.kernel = job->kernel < 0 ? RA_KERNEL_AUTO : KERNEL_IDS[job->kernel];
+    const attention_files *in = &job->inputs;
+    if (job->spread) {
+        job->over.problem = &job->problem;
+        job->over.args = &job->ring;
+        int code = ring_args_check(&job->ring, job_size(), &job->over.ranks);
+        return code ? code : ring_run_plan(&job->over, &in->query, &in->key, &in->value);
+    }
+    ra_options options = ring_args_run(&job->ring);
     options.progress = progress_step;
     options.progress_user = &job->bar;
     return ra_plan_create(&job->problem, &options, &job->plan) ? report_refusal() : EXIT_OK;
 }
 
-static int create_outputs(attend_job *job)
+typedef int (*file_maker)(tensor_file *file, const char *path, tensor_axes axes, const tensor_shape *shape);
+
+static int make_outputs(attend_job *job, file_maker maker)
 {
     const ra_problem *p = &job->problem;
     const tensor_file *query = &job->inputs.query;
-    int code = tensor_file_create(&job->output, job->output_path, (tensor_axes)job->inputs.layout, query->dims,
-                                  query->tensor.dtype, p->batch, p->q_len, p->heads, p->value_dim);
-    if (!code)
-        code = tensor_file_create(&job->lse, job->lse_path, AXES_BHS, 3, RA_F32, p->batch, p->q_len, p->heads, 1);
-    if (!code && job->stats_path)
-        code = output_file_open(&job->stats, job->stats_path);
-    return code;
+    const tensor_shape output = {query->dims, query->tensor.dtype, p->batch, p->q_len, p->heads, p->value_dim};
+    const tensor_shape lse = {3, RA_F32, p->batch, p->q_len, p->heads, 1};
+    int code = maker(&job->output, job->output_path, (tensor_axes)job->inputs.layout, &output);
+    return code ? code : maker(&job->lse, job->lse_path, AXES_BHS, &lse);
+}
+
+/* The first process of a job makes the files; the others write their rows into them. */
+static int create_outputs(attend_job *job)
+{
+    int code = EXIT_OK;
+    if (job_rank() == 0) {
+        code = make_outputs(job, tensor_file_create);
+        if (!code && job->stats_path)
+            code = output_file_open(&job->stats, job->stats_path);
+    }
+    code = job_agree(code);
+    if (!code && job_rank() > 0)
+        code = make_outputs(job, tensor_file_join);
+    return job_agree(code);
 }
 
 static int take_memory(attend_job *job)
@@ -167,10 +177,44 @@ static int compute(attend_job *job, ra_stats *stats)
     return status ? report_failure(status) : EXIT_OK;
 }
 
+/* The whole tensors in memory, one run. */
+static int run_in_one_piece(attend_job *job, ra_stats *stats)
+{
+    int code = take_memory(job);
+    if (!code)
+        code = attention_files_load(&job->inputs);
+    if (!code)
+        code = compute(job, stats);
+    if (!code)
+        code = tensor_file_save(&job->output);
+    return code ? code : tensor_file_save(&job->lse);
+}
+
+static int run_over_ranks(attend_job *job)
+{
+    attention_files *in = &job->inputs;
+    tensor_file *const files[RING_FILES] = {&in->query, &in->key, &in->value, &job->output, &job->lse};
+    int code = ring_run_execute(&job->over, files);
+    if (!code && job_rank() > 0) { /* before the first process gives the files their names */
+        tensor_file_close(&job->lse);
+        tensor_file_close(&job->output);
+    }
+    return code ? code : job_agree(code);
+}
+
 static int write_stats(attend_job *job, const ra_stats *stats, double started)
 {
-    run_record record = {&job->problem, stats, job->output.tensor.dtype, (ra_layout)job->inputs.layout,
-                         progress_clock() - started};
+    run_record record = {.problem = &job->problem,
+                         .stats = job->spread ? NULL : stats,
+                         .dtype = job->output.tensor.dtype,
+                         .layout = (ra_layout)job->inputs.layout,
+                         .seconds_total = progress_clock() - started};
+    if (job->spread) {
+        record.ring = &job->over.options;
+        record.plan = job->over.plan;
+        record.ranks = job->over.stats;
+        record.seconds_compute = job->over.seconds;
+    }
     if (stats_json_write(&record, job->stats.stream))
         return report(EXIT_WORK, "%s: cannot write the statistics", job->stats.path);
     return output_file_finish(&job->stats);
@@ -179,11 +223,7 @@ static int write_stats(attend_job *job, const ra_stats *stats, double started)
 /* Everything is written under temporary names first; then the names change, which is quick and hardly fails. */
 static int deliver(attend_job *job, const ra_stats *stats, double started)
 {
-    int code = tensor_file_save(&job->output);
-    if (!code)
-        code = tensor_file_save(&job->lse);
-    if (!code && job->stats_path)
-        code = write_stats(job, stats, started);
+    int code = job->stats_path ? write_stats(job, stats, started) : EXIT_OK;
     if (!code)
         code = tensor_file_commit(&job->output);
     if (!code)
@@ -193,33 +233,43 @@ static int deliver(attend_job *job, const ra_stats *stats, double started)
     return code;
 }
 
-int cmd_attend(int argc, char **argv)
+static int attend(attend_job *job)
 {
     double started = progress_clock();
     ra_stats stats = RA_STATS_INIT;
+    int code = attention_files_open(&job->inputs, &job->problem);
+    if (!code)
+        code = check_paths(job);
+    if (!code)
+        code = make_plan(job);
+    code = job_agree(code);
+    if (!code)
+        code = create_outputs(job);
+    if (!code)
+        code = job->spread ? run_over_ranks(job) : run_in_one_piece(job, &stats);
+    if (!code && job_rank() == 0)
+        code = deliver(job, &stats, started);
+    return code;
+}
+
+int cmd_attend(int argc, char **argv)
+{
     attend_job job;
     int code = parse(&job, argc, argv);
     if (code != ARGS_RUN)
         return code;
-    code = attention_files_open(&job.inputs, &job.problem);
-    if (!code)
-        code = check_paths(&job);
-    if (!code)
-        code = make_plan(&job);
-    if (!code)
-        code = create_outputs(&job);
-    if (!code)
-        code = take_memory(&job);
-    if (!code)
-        code = attention_files_load(&job.inputs);
-    if (!code)
-        code = compute(&job, &stats);
-    if (!code)
-        code = deliver(&job, &stats, started);
+    job.spread = ring_args_given(&job.ring);
+    code = EXIT_OK;
+    if (job.ring.transport == RA_TRANSPORT_MPI)
+        code = job_begin(job.ring.timeout > 0 ? job.ring.timeout : 1);
+    if (code)
+        return code;
+    code = attend(&job);
     output_file_close(&job.stats);
     tensor_file_close(&job.lse);
     tensor_file_close(&job.output);
+    ring_run_free(&job.over);
     ra_plan_free(job.plan);
     attention_files_close(&job.inputs);
-    return code;
+    return job_end(code);
 }

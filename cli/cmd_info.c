@@ -1,6 +1,7 @@
 /* ringattn info: what this build is and what machine it runs on. */
 #include "args.h"
 #include "commands.h"
+#include "job.h"
 #include "report.h"
 
 #include <jansson.h>
@@ -56,6 +57,7 @@ int cmd_info(int argc, char **argv)
     print_bytes("memory", info.memory_bytes);
     printf("%-18s%s\n", "compiler", info.compiler);
     printf("%-18s%s\n", "OpenMP", *info.openmp ? info.openmp : "no");
+    printf("%-18s%s\n", "MPI", job_mpi_name() ? job_mpi_name() : "no");
     printf("%-18slibpng %s\n", "PNG", png_get_libpng_ver(NULL));
     printf("%-18sjansson %s\n", "JSON", jansson_version_str());
     return EXIT_OK;

@@ -14,6 +14,7 @@ static const struct {
     const char *summary;
 } COMMANDS[] = {
     {"attend", cmd_attend, "attention over .npy files"},
+    {"plan", cmd_plan, "what a ring of ranks will do and hold, without running it"},
     {"check", cmd_check, "recompute sampled rows of a result in double precision"},
     {"verify", cmd_verify, "the library against its oracle, on this machine"},
     {"show", cmd_show, "a pattern as a picture"},

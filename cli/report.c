@@ -3,9 +3,13 @@
 #include "interrupt.h"
 
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
+#include <string.h>
 
 static const char *current_verb = "";
+static int holding;
+static char held[1024];
 
 void report_verb(const char *verb)
 {
@@ -14,13 +18,30 @@ void report_verb(const char *verb)
 
 int report(int code, const char *format, ...)
 {
+    char text[sizeof held];
     va_list arguments;
     va_start(arguments, format);
-    fprintf(stderr, "ringattn%s%s: ", *current_verb ? " " : "", current_verb);
-    vfprintf(stderr, format, arguments);
-    fputc('\n', stderr);
+    vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
+    if (holding)
+        memcpy(held, text, sizeof held);
+    else
+        fprintf(stderr, "ringattn%s%s: %s\n", *current_verb ? " " : "", current_verb, text);
     return code;
+}
+
+void report_hold(void)
+{
+    holding = 1;
+    held[0] = 0;
+}
+
+void report_release(int write)
+{
+    holding = 0;
+    if (write && held[0])
+        report(0, "%s", held);
+    held[0] = 0;
 }
 
 int report_refusal(void)
@@ -32,6 +53,7 @@ int report_failure(ra_status status)
 {
     if (status == RA_ERROR_CANCELLED)
         return interrupt_exit();
-    return report(status == RA_ERROR_FILE || status == RA_ERROR_INTERNAL ? EXIT_WORK : EXIT_USAGE, "%s",
-                  ra_last_message());
+    bool work =
+        status == RA_ERROR_FILE || status == RA_ERROR_INTERNAL || status == RA_ERROR_TIMEOUT || status == RA_ERROR_PEER;
+    return report(work ? EXIT_WORK : EXIT_USAGE, "%s", ra_last_message());
 }

@@ -16,6 +16,12 @@ void report_verb(const char *verb);
 /* "ringattn VERB: message"; returns `code`, so that a caller can return what it reports. */
 int report(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* From now on messages are kept, not written; what several processes would all say is said by one. */
+void report_hold(void);
+
+/* Writes what was kept, or forgets it, and keeps no more. */
+void report_release(int write);
+
 /* The library's last message, from a call that had not begun the work yet. */
 int report_refusal(void);
 

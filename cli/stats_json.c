@@ -2,6 +2,7 @@
 
 #include <jansson.h>
 #include <math.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,28 +38,103 @@ static json_t *problem_object(const run_record *record)
                      ra_dtype_name(record->dtype), "layout", record->layout == RA_BSHD ? "bshd" : "bhsd");
 }
 
-static json_t *run_object(const ra_stats *stats)
+/* What a run in one piece and a run over ranks have in common. */
+typedef struct totals {
+    ra_kernel_id kernel;
+    ra_variant variant;
+    int threads;
+    double seconds, tiles, pairs_visible, pairs_worked, flops;
+    int64_t planned, peak;
+} totals;
+
+static totals of_one_piece(const ra_stats *s)
 {
-    return json_pack("{s:s, s:i, s:s, s:s}", "kernel", ra_kernel_name(stats->kernel), "threads", stats->threads,
-                     "variant", stats->variant == RA_VARIANT_DECODE ? "decode" : "tile", "version", ra_version());
+    return (totals){s->kernel,        s->variant,      s->threads, s->seconds_compute,    s->tiles,
+                    s->pairs_visible, s->pairs_worked, s->flops,   s->planned_peak_bytes, s->peak_bytes};
 }
 
-static json_t *memory_object(const ra_stats *stats)
+/* Ranks that are threads of one process hold their memory at the same time. */
+static totals of_ranks(const run_record *record)
 {
-    return json_pack("{s:I, s:I, s:I}", "planned_peak_bytes", (json_int_t)stats->planned_peak_bytes, "peak_bytes",
-                     (json_int_t)stats->peak_bytes, "rss_peak_bytes", (json_int_t)resident_peak_bytes());
+    ra_plan_info info = RA_PLAN_INFO_INIT;
+    ra_plan_describe(ra_ring_plan_problem(record->plan), &info);
+    totals t = {.kernel = record->ranks[0].kernel,
+                .variant = info.variant,
+                .threads = record->ranks[0].threads,
+                .seconds = record->seconds_compute,
+                .tiles = info.tiles,
+                .flops = info.flops,
+                .planned = ra_ring_plan_process_bytes(record->plan)};
+    bool together = record->ring->transport == RA_TRANSPORT_THREADS;
+    for (int rank = 0; rank < record->ring->ranks; rank++) {
+        const ra_rank_stats *r = &record->ranks[rank];
+        t.pairs_visible += r->pairs_visible;
+        t.pairs_worked += r->pairs_worked;
+        t.peak = together ? t.peak + r->peak_bytes : r->peak_bytes > t.peak ? r->peak_bytes : t.peak;
+    }
+    return t;
+}
+
+static json_t *run_object(const run_record *record, const totals *t)
+{
+    const ra_ring_options *ring = record->ring;
+    return json_pack("{s:s, s:i, s:s, s:s, s:s, s:s, s:s, s:i}", "kernel", ra_kernel_name(t->kernel), "threads",
+                     t->threads, "variant", t->variant == RA_VARIANT_DECODE ? "decode" : "tile", "version",
+                     ra_version(), "strategy", ring ? ra_strategy_name(ring->strategy) : "local", "transport",
+                     ring ? ra_transport_name(ring->transport) : "none", "order",
+                     ra_order_name(ring ? ring->order : RA_ORDER_CONTIGUOUS), "ring_size", ring ? ring->ranks : 1);
+}
+
+static json_t *memory_object(const totals *t)
+{
+    return json_pack("{s:I, s:I, s:I}", "planned_peak_bytes", (json_int_t)t->planned, "peak_bytes", (json_int_t)t->peak,
+                     "rss_peak_bytes", (json_int_t)resident_peak_bytes());
+}
+
+static json_t *rank_object(const ra_rank_stats *r)
+{
+    return json_pack("{s:i, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:{s:f, s:f, s:f, s:f}, s:I, s:I, s:I, s:I}", "rank",
+                     r->rank, "rows", (json_int_t)r->q_rows, "kv_rows", (json_int_t)r->kv_rows, "hops",
+                     (json_int_t)r->hops, "bytes_sent", (json_int_t)r->bytes_sent, "bytes_received",
+                     (json_int_t)r->bytes_received, "pairs_visible", count(r->pairs_visible), "pairs_worked",
+                     count(r->pairs_worked), "seconds", "compute", r->seconds_compute, "wait", r->seconds_wait, "io",
+                     r->seconds_io, "total", r->seconds_total, "planned_peak_bytes", (json_int_t)r->planned_peak_bytes,
+                     "peak_bytes", (json_int_t)r->peak_bytes, "rss_peak_bytes", (json_int_t)r->rss_peak_bytes,
+                     "lent_bytes", (json_int_t)r->lent_bytes);
+}
+
+/* A run in one piece is a rank that nothing came to. */
+static json_t *ranks_array(const run_record *record, const totals *t)
+{
+    json_t *array = json_array();
+    if (record->ranks)
+        for (int rank = 0; rank < record->ring->ranks; rank++)
+            json_array_append_new(array, rank_object(&record->ranks[rank]));
+    else {
+        ra_rank_stats only = RA_RANK_STATS_INIT;
+        only.q_rows = record->problem->q_len;
+        only.kv_rows = record->problem->kv_len;
+        only.pairs_visible = t->pairs_visible;
+        only.pairs_worked = t->pairs_worked;
+        only.seconds_compute = only.seconds_total = t->seconds;
+        only.planned_peak_bytes = t->planned;
+        only.peak_bytes = t->peak;
+        only.rss_peak_bytes = resident_peak_bytes();
+        json_array_append_new(array, rank_object(&only));
+    }
+    return array;
 }
 
 int stats_json_write(const run_record *record, FILE *stream)
 {
-    const ra_stats *s = record->stats;
-    double gflops = s->seconds_compute > 0 ? 1e-9 * s->flops / s->seconds_compute : 0;
+    totals t = record->stats ? of_one_piece(record->stats) : of_ranks(record);
+    double gflops = t.seconds > 0 ? 1e-9 * t.flops / t.seconds : 0;
     /* 'o' takes the reference, also when packing fails; a NULL part makes it fail. */
-    json_t *root =
-        json_pack("{s:o, s:o, s:{s:f, s:f}, s:o, s:f, s:o, s:o, s:o, s:o}", "problem", problem_object(record), "run",
-                  run_object(s), "seconds", "compute", s->seconds_compute, "total", record->seconds_total, "flops",
-                  count(s->flops), "gflops", gflops, "tiles", count(s->tiles), "pairs_visible", count(s->pairs_visible),
-                  "pairs_worked", count(s->pairs_worked), "memory", memory_object(s));
+    json_t *root = json_pack("{s:o, s:o, s:{s:f, s:f}, s:o, s:f, s:o, s:o, s:o, s:o, s:o}", "problem",
+                             problem_object(record), "run", run_object(record, &t), "seconds", "compute", t.seconds,
+                             "total", record->seconds_total, "flops", count(t.flops), "gflops", gflops, "tiles",
+                             count(t.tiles), "pairs_visible", count(t.pairs_visible), "pairs_worked",
+                             count(t.pairs_worked), "memory", memory_object(&t), "ranks", ranks_array(record, &t));
     int failed = !root || json_dumpf(root, stream, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) || fputc('\n', stream) < 0;
     json_decref(root);
     return failed ? -1 : 0;

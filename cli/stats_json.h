@@ -7,7 +7,11 @@
 
 typedef struct run_record {
     const ra_problem *problem; /* complete: no RA_SAME */
-    const ra_stats *stats;
+    const ra_stats *stats;     /* of a run in one piece; NULL: it was over ranks, */
+    const ra_ring_options *ring;
+    const ra_ring_plan *plan;
+    const ra_rank_stats *ranks; /* [ring->ranks] */
+    double seconds_compute;
     ra_dtype dtype; /* of the queries and the output */
     ra_layout layout;
     double seconds_total;

@@ -3,6 +3,7 @@
 #include "interrupt.h"
 #include "report.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -42,18 +43,30 @@ int tensor_file_open(tensor_file *file, const char *path, tensor_axes axes)
     return EXIT_OK;
 }
 
-int tensor_file_create(tensor_file *file, const char *path, tensor_axes axes, int dims, ra_dtype dtype, int64_t batch,
-                       int64_t seq, int64_t heads, int64_t dim)
+typedef ra_status (*array_maker)(const char *path, ra_dtype dtype, int dims, const int64_t *shape, ra_array **array);
+
+static int make(array_maker maker, tensor_file *file, const char *path, tensor_axes axes, const tensor_shape *t)
 {
-    const int64_t shape[] = {batch, axes == AXES_BSHD ? seq : heads, axes == AXES_BSHD ? heads : seq, dim};
-    *file = (tensor_file){.path = path, .dims = dims};
+    bool inside = axes == AXES_BSHD; /* heads inside positions */
+    const int64_t shape[] = {t->batch, inside ? t->seq : t->heads, inside ? t->heads : t->seq, t->dim};
+    *file = (tensor_file){.path = path, .dims = t->dims};
     if (!path)
         return EXIT_OK;
-    const int64_t *first = axes != AXES_BHS && dims == 3 ? shape + 1 : shape;
-    if (ra_array_create(path, dtype, dims, first, &file->array))
+    const int64_t *first = axes != AXES_BHS && t->dims == 3 ? shape + 1 : shape;
+    if (maker(path, t->dtype, t->dims, first, &file->array))
         return report_refusal();
-    file->tensor = view(axes, dtype, dims, first);
+    file->tensor = view(axes, t->dtype, t->dims, first);
     return EXIT_OK;
+}
+
+int tensor_file_create(tensor_file *file, const char *path, tensor_axes axes, const tensor_shape *shape)
+{
+    return make(ra_array_create, file, path, axes, shape);
+}
+
+int tensor_file_join(tensor_file *file, const char *path, tensor_axes axes, const tensor_shape *shape)
+{
+    return make(ra_array_join, file, path, axes, shape);
 }
 
 static int64_t element_count(const tensor_file *file)

@@ -24,9 +24,18 @@ typedef struct tensor_file {
 /* Open for reading: the shape and dtype of the tensor are then known. */
 int tensor_file_open(tensor_file *file, const char *path, tensor_axes axes);
 
-/* Create for writing: float32 or float16, `dims` 3 or 4, of which a fourth is the batch (AXES_BHS: always 3). */
-int tensor_file_create(tensor_file *file, const char *path, tensor_axes axes, int dims, ra_dtype dtype, int64_t batch,
-                       int64_t seq, int64_t heads, int64_t dim);
+/* What a file is created with: float32 or float16, `dims` 3 or 4, of which a fourth is the batch (AXES_BHS: 3). */
+typedef struct tensor_shape {
+    int dims;
+    ra_dtype dtype;
+    int64_t batch, seq, heads, dim;
+} tensor_shape;
+
+/* Create for writing. */
+int tensor_file_create(tensor_file *file, const char *path, tensor_axes axes, const tensor_shape *shape);
+
+/* Write rows of a file that another process of the job has created. */
+int tensor_file_join(tensor_file *file, const char *path, tensor_axes axes, const tensor_shape *shape);
 
 /* Memory for all of them, or for none when it is more than there is. */
 int tensor_files_allocate(tensor_file *const files[], int count);

@@ -473,7 +473,7 @@ ra_status ra_comm_agree(ra_comm *comm, ra_status mine, double timeout)
                     .what = "an agreement",
                     .hop = -1};
     if (mine) {
-        ra_link_fail(&link);
+        ra_link_fail(&link, mine);
         return mine;
     }
     int32_t ok = 1;
@@ -482,6 +482,6 @@ ra_status ra_comm_agree(ra_comm *comm, ra_status mine, double timeout)
                            : ra_fail(RA_ERROR_MEMORY, "out of memory: an agreement of %d ranks", comm->transport.ranks);
     free(all);
     if (status)
-        ra_link_fail(&link);
+        ra_link_fail(&link, status);
     return status;
 }

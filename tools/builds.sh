@@ -4,15 +4,21 @@ folder_of() {
     if [[ $1 == gcc ]]; then echo build; else echo "build/$1"; fi
 }
 
+# The build with gcc takes the first MPI there is, Open MPI where it is installed; the one with clang takes MPICH, so that
+# both are tested. Sanitized builds have none: what MPI libraries do inside is not ours.
+other_mpi() {
+    if command -v mpicc.mpich >/dev/null; then echo mpich; else echo AUTO; fi
+}
+
 # configure NAME [CMAKE OPTIONS]: gcc | clang | address | thread | fuzz
 configure() {
-    local name=$1 compiler=clang type=Release flags=
+    local name=$1 compiler=clang type=Release flags= mpi=OFF
     shift
     # Sanitized code is optimised a little: slow enough to be found out, fast enough to be run every time.
     local -r sanitized='-O1 -g -fno-omit-frame-pointer -fno-sanitize-recover=all'
     case $name in
-    gcc) compiler=gcc ;;
-    clang) ;;
+    gcc) compiler=gcc mpi=AUTO ;;
+    clang) mpi=$(other_mpi) ;;
     address) type=None flags="$sanitized -fsanitize=address,undefined" ;;
     thread) type=None flags="$sanitized -fsanitize=thread" ;;
     fuzz) type=None flags="$sanitized -fsanitize=address,undefined,fuzzer-no-link" ;;
@@ -27,7 +33,7 @@ configure() {
     cmake -S . -B "$(folder_of "$name")" "${generator[@]}" --log-level=WARNING --no-warn-unused-cli \
         -DCMAKE_C_COMPILER="$compiler" -DCMAKE_CXX_COMPILER="${compiler/%gcc/g}++" \
         -DCMAKE_BUILD_TYPE="$type" -DCMAKE_C_FLAGS="$flags" -DCMAKE_CXX_FLAGS="$flags" \
-        -DCMAKE_EXPORT_COMPILE_COMMANDS=ON "$@" >/dev/null
+        -DCMAKE_EXPORT_COMPILE_COMMANDS=ON -DRINGATTN_MPI="$mpi" "$@" >/dev/null
 }
 
 # build NAME [CMAKE OPTIONS]: silent when all is well

@@ -2,6 +2,7 @@
 
 packages_build=(gcc libc6-dev cmake ninja-build pkg-config libjansson-dev libpng-dev)
 packages_test=(g++ clang libomp-dev libclang-rt-dev llvm libcmocka-dev libsimde-dev)
+packages_mpi=(libopenmpi-dev openmpi-bin libmpich-dev mpich)
 packages_lint=(clang-format clang-tidy shellcheck binutils)
 
 installed() {

@@ -21,9 +21,9 @@ extern "C" {
 
 /*
  * All ranks of `mpi` call it together; `mpi` is duplicated, so messages of the program's own never meet ours. MPI must
- * be initialised, with MPI_THREAD_FUNNELED or more if a rank works with several threads. After a run that has failed,
- * ra_comm_free leaves the duplicate to MPI_Abort or to the end of the process: a silent rank cannot take part in
- * freeing it.
+ * be initialised, with MPI_THREAD_FUNNELED or more if a rank works with several threads. All ranks call ra_comm_free
+ * together, too; it waits for the others for a few seconds. If they do not come, or after a run that has failed, it
+ * leaves the duplicates to MPI_Abort or to the end of the process: a silent rank cannot take part in freeing them.
  */
 RA_API ra_status ra_comm_mpi(MPI_Comm mpi, ra_comm **comm);
 

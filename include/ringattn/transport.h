@@ -6,8 +6,8 @@
  * function waits: an operation is started, and `progress` moves what can be moved. Every function may fail with a
  * status and a message (ra_transport_fail); after a failure the communicator is not used again, only closed.
  *
- * Between two ranks, operations with the same tag are matched in the order in which they were started. The memory of
- * an operation, and its array of segments, belong to the transport until it is finished.
+ * Between two ranks, operations with the same tag (0 .. 32767) are matched in the order in which they were started. The
+ * memory of an operation, and its array of segments, belong to the transport until it is finished.
  */
 #ifndef RINGATTN_TRANSPORT_H
 #define RINGATTN_TRANSPORT_H
@@ -34,9 +34,10 @@ typedef enum ra_notice_kind {
 } ra_notice_kind;
 
 typedef struct ra_notice {
-    int32_t kind; /* an ra_notice_kind */
-    int32_t rank; /* who sent it */
-    char text[248];
+    int32_t kind;   /* an ra_notice_kind */
+    int32_t rank;   /* who sent it */
+    int32_t status; /* an ra_status: what it failed with */
+    char text[244];
 } ra_notice;
 
 /* What `progress` found. */

@@ -311,14 +311,15 @@ static ra_status read_marked(engine *e, const slot *s, const uint64_t *rows)
     return status;
 }
 
-/* What a virtual rank receives: the rows that are marked in `some`, into the slot of the phase, which is the tag. */
+/* What a virtual rank receives: the rows that are marked in `some`, into the slot of the phase that is being started.
+ */
 static ra_status simulated_source(void *user, int rank, int from, int tag, const ra_segment *segments, int64_t count)
 {
     engine *e = user;
-    (void)rank, (void)from, (void)segments, (void)count;
+    (void)rank, (void)from, (void)tag, (void)segments, (void)count;
     if (e->ring->by_reference)
         return RA_OK;
-    return read_marked(e, &e->slots[e->schedule.step[tag - RA_TAG_PHASE].slot], e->some);
+    return read_marked(e, &e->slots[e->schedule.step[e->link.hop].slot], e->some);
 }
 
 /* Own rows of a part of the sequence, which need no transport. */
@@ -343,6 +344,12 @@ static void copy_own(engine *e, slot *into, const uint64_t *rows)
     }
 }
 
+/* Phases come in order, so a tag may come again. */
+static int phase_tag(int64_t phase)
+{
+    return RA_TAG_PHASE + (int)(phase % RA_TAG_PHASES);
+}
+
 /* By reference there are none: the message itself says that the rows may be read. */
 static const ra_segment *segments_from(const engine *e, int64_t first)
 {
@@ -358,8 +365,7 @@ static ra_status start_receive(engine *e, const ra_message *m)
     if (!e->ring->by_reference)
         add_segments(e, &e->slots[e->schedule.step[m->phase].slot], e->some);
     e->stats->bytes_received += ra_marked(e->some, keys.blocks) * (e->ring->k_row_bytes + e->ring->v_row_bytes);
-    return t->receive(t->state, m->peer, RA_TAG_PHASE + (int)m->phase, segments_from(e, first),
-                      e->segments_used - first);
+    return t->receive(t->state, m->peer, phase_tag(m->phase), segments_from(e, first), e->segments_used - first);
 }
 
 static ra_status start_send(engine *e, const ra_message *m)
@@ -371,7 +377,7 @@ static ra_status start_send(engine *e, const ra_message *m)
     if (!e->ring->by_reference)
         add_segments(e, &e->slots[m->held < 0 ? e->schedule.own_slot : e->schedule.step[m->held].slot], e->some);
     e->stats->bytes_sent += ra_marked(e->some, keys.blocks) * (e->ring->k_row_bytes + e->ring->v_row_bytes);
-    return t->send(t->state, m->peer, RA_TAG_PHASE + (int)m->phase, segments_from(e, first), e->segments_used - first);
+    return t->send(t->state, m->peer, phase_tag(m->phase), segments_from(e, first), e->segments_used - first);
 }
 
 /* Make the slot of a phase ready, then start what travels in it: receives first. */
@@ -708,7 +714,7 @@ static ra_status run_real(const ra_ring_plan *ring, engine *e, ra_comm *comm, ra
     ra_status status = all ? run_rank(e, started) : ra_fail(RA_ERROR_MEMORY, "out of memory: statistics");
     if (!status)
         status = agree(e, all);
-    bool given_up = !status || ra_link_fail(&e->link);
+    bool given_up = !status || ra_link_fail(&e->link, status);
     close_gate(e);
     give_memory(e, given_up);
     if (!status && stats)

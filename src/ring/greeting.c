@@ -97,8 +97,8 @@ ra_status ra_greeting_compare(const ra_greeting *all, int ranks, int mine)
     for (int rank = 0; rank < ranks; rank++)
         for (int i = 0; i < RA_GREETING_LINES; i++)
             if (strncmp(all[rank].line[i], all[mine].line[i], RA_GREETING_TEXT) != 0)
-                return ra_fail(RA_ERROR_PEER, "rank %d differs from rank %d: it has \"%.*s\", and rank %d has \"%.*s\"",
-                               rank, mine, RA_GREETING_TEXT, all[rank].line[i], mine, RA_GREETING_TEXT,
-                               all[mine].line[i]);
+                return ra_fail(RA_ERROR_ARGUMENT,
+                               "rank %d differs from rank %d: it has \"%.*s\", and rank %d has \"%.*s\"", rank, mine,
+                               RA_GREETING_TEXT, all[rank].line[i], mine, RA_GREETING_TEXT, all[mine].line[i]);
     return RA_OK;
 }

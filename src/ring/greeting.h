@@ -14,7 +14,7 @@ typedef struct ra_greeting {
 
 void ra_greeting_fill(ra_greeting *greeting, const ra_ring_plan *ring, bool lse);
 
-/* RA_ERROR_PEER naming the first rank whose greeting differs from this rank's, and what differs. */
+/* RA_ERROR_ARGUMENT naming the first rank whose greeting differs from this rank's, and what differs. */
 ra_status ra_greeting_compare(const ra_greeting *all, int ranks, int mine);
 
 #endif

@@ -38,7 +38,9 @@ static ra_status look(ra_link *link, ra_transport_state *found)
     if (found->notice.kind == RA_NOTICE_LEFT)
         return ra_fail(RA_ERROR_PEER, "rank %d: rank %d has left during %s", t->rank, (int)found->notice.rank,
                        place(link, text, sizeof text));
-    return ra_fail(RA_ERROR_PEER, "rank %d: rank %d has failed: %.*s", t->rank, (int)found->notice.rank,
+    /* What one of them must not do, none must: a disagreement is everybody's mistake. */
+    return ra_fail(found->notice.status == RA_ERROR_ARGUMENT ? RA_ERROR_ARGUMENT : RA_ERROR_PEER,
+                   "rank %d: rank %d has failed: %.*s", t->rank, (int)found->notice.rank,
                    (int)sizeof found->notice.text, found->notice.text);
 }
 
@@ -107,12 +109,12 @@ ra_status ra_link_exchange(ra_link *link, int tag, const void *mine, void *all, 
     return RA_OK;
 }
 
-bool ra_link_fail(ra_link *link)
+bool ra_link_fail(ra_link *link, ra_status status)
 {
     ra_transport *t = link->transport;
     *link->broken = true;
     if (!link->told) {
-        ra_notice notice = {.kind = RA_NOTICE_FAILED, .rank = t->rank};
+        ra_notice notice = {.kind = RA_NOTICE_FAILED, .rank = t->rank, .status = (int32_t)status};
         snprintf(notice.text, sizeof notice.text, "%s", ra_last_message());
         link->told = true;
         t->notify(t->state, &notice);

@@ -19,7 +19,7 @@ typedef struct ra_link {
     int64_t hop;      /* its number; -1: none */
 } ra_link;
 
-enum { RA_TAG_GREETING = 0, RA_TAG_AGREEMENT = 1, RA_TAG_PHASE = 2 };
+enum { RA_TAG_GREETING = 0, RA_TAG_AGREEMENT = 1, RA_TAG_PHASE = 2, RA_TAG_PHASES = 16384 };
 
 double ra_seconds(void);
 
@@ -33,9 +33,9 @@ ra_status ra_link_wait(ra_link *link);
 ra_status ra_link_exchange(ra_link *link, int tag, const void *mine, void *all, int64_t bytes);
 
 /*
- * After a failure of this rank: tell the others, and give up what is not finished. False: memory of unfinished messages
- * may still be touched and must not be freed.
+ * After a failure of this rank with `status`: tell the others, and give up what is not finished. False: memory of
+ * unfinished messages may still be touched and must not be freed.
  */
-bool ra_link_fail(ra_link *link);
+bool ra_link_fail(ra_link *link, ra_status status);
 
 #endif

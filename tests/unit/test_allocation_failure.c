@@ -17,6 +17,7 @@
 #include <cmocka.h>
 
 #include "ringattn/ringattn.h"
+#include "transport/comm.h"
 
 /* ---- The heap, as the library sees it -------------------------------------------------------------------------- */
 
@@ -234,6 +235,33 @@ static ra_status storages(void)
     return status;
 }
 
+/* All three ranks are played by this thread; what is not received is given up. */
+static ra_status thread_messages(void)
+{
+    enum { RANKS = 3 };
+    ra_comm *comms[RANKS];
+    ra_transport_state found;
+    ra_status status = ra_comm_threads(RANKS, comms);
+    for (int i = 0; i < 2 * RANKS && !status; i++) {
+        ra_transport *t = &comms[i % RANKS]->transport;
+        status = i < RANKS ? t->send(t->state, (t->rank + 1) % RANKS, 0, NULL, 0)
+                           : t->receive(t->state, (t->rank + RANKS - 1) % RANKS, 0, NULL, 0);
+        if (!status)
+            status = t->progress(t->state, &found);
+    }
+    for (int i = 0; i < RANKS; i++)
+        ra_comm_free(comms[i]);
+    return status;
+}
+
+static ra_status simulated_ranks(void)
+{
+    ra_comm *comm;
+    ra_status status = ra_comm_sim(3, &comm);
+    ra_comm_free(comm);
+    return status;
+}
+
 /* ---- Tests ----------------------------------------------------------------------------------------------------- */
 
 /* In this order: the first one leaves the file that the next two read. */
@@ -241,10 +269,11 @@ static const struct scenario {
     const char *name;
     ra_status (*run)(void);
 } scenarios[] = {
-    {"array_write", array_write},       {"array_read", array_read},
-    {"documents_file", documents_file}, {"tile_forward", tile_forward},
-    {"decode_forward", decode_forward}, {"reference_row", reference_row},
-    {"array_join", array_join},         {"storages", storages},
+    {"array_write", array_write},         {"array_read", array_read},
+    {"documents_file", documents_file},   {"tile_forward", tile_forward},
+    {"decode_forward", decode_forward},   {"reference_row", reference_row},
+    {"array_join", array_join},           {"storages", storages},
+    {"thread_messages", thread_messages}, {"simulated_ranks", simulated_ranks},
 };
 enum { SCENARIOS = sizeof scenarios / sizeof *scenarios };
 

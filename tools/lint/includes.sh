@@ -5,18 +5,19 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 folders='base|bench|cli|exec|io|kernel|plan|ring|transport'
 rules='
-src/base    base
-src/kernel  kernel|base
-src/plan    plan|base
-src/io      io|base
-src/exec    exec|kernel|plan|base
-src/transport transport|base
-src/ring    ring|exec|kernel|transport|plan|io|base
-src/api.c   exec|kernel|plan|io|base
-src/api_ring.c ring|exec|kernel|transport|plan|io|base
-bench       bench
-cli         cli|bench
-examples    none
+src/base           base
+src/kernel         kernel|base
+src/plan           plan|base
+src/io             io|base
+src/transport      transport|base
+src/transport/mpi  none
+src/exec           exec|kernel|plan|base
+src/ring           ring|exec|kernel|transport|plan|io|base
+src/api.c          exec|kernel|plan|io|base
+src/api_ring.c     ring|exec|kernel|transport|plan|io|base
+bench              bench
+cli                cli|bench
+examples           none
 '
 status=0
 while read -r place allowed; do

@@ -1,0 +1,166 @@
+/* ringattn plan: what a run over ranks will do and hold. Nothing is read or run. */
+#include "commands.h"
+#include "job.h"
+#include "report.h"
+#include "ring_args.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef struct plan_job {
+    int64_t length, kv_length, heads, kv_heads, dim, value_dim, batch;
+    const char *pattern;
+    int dtype; /* index */
+    bool json, lent;
+    ring_args ring;
+    ra_problem problem;
+    ra_ring_options options;
+    ra_ring_plan *plan;
+} plan_job;
+
+static const char *const DTYPES[] = {"float32", "float16", "bfloat16", "f32", "f16", "bf16", NULL};
+static const ra_dtype DTYPE_IDS[] = {RA_F32, RA_F16, RA_BF16, RA_F32, RA_F16, RA_BF16};
+
+static arg_option whole_number(const char *name, const char *metavar, int64_t *target, const char *help)
+{
+    return (arg_option){.name = name,
+                        .kind = ARG_INTEGER,
+                        .metavar = metavar,
+                        .target = target,
+                        .min = 1,
+                        .max = INT64_MAX,
+                        .help = help};
+}
+
+static int parse(plan_job *job, int argc, char **argv)
+{
+    enum { OWN = 11 };
+    arg_option options[OWN + RING_OPTIONS];
+    const arg_option own[OWN] = {
+        whole_number("length", "N", &job->length,
+                     "queries (and keys, unless --kv-length says otherwise): 65536, 64K, 1M, 1G"),
+        whole_number("kv-length", "N", &job->kv_length, "keys (default: as many as queries)"),
+        whole_number("heads", "H", &job->heads, "query heads"),
+        whole_number("kv-heads", "K", &job->kv_heads, "key/value heads (default: as the query heads)"),
+        whole_number("dim", "D", &job->dim, "head dim"),
+        whole_number("value-dim", "D", &job->value_dim, "value dim (default: as the head dim)"),
+        whole_number("batch", "B", &job->batch, "batch (default 1)"),
+        {.name = "pattern",
+         .kind = ARG_TEXT,
+         .metavar = "P",
+         .target = &job->pattern,
+         .help = "which keys a query sees (default full), as in ringattn attend"},
+        {.name = "dtype",
+         .kind = ARG_CHOICE,
+         .metavar = "T",
+         .target = &job->dtype,
+         .choices = DTYPES,
+         .help = "of queries, keys and values: float32 (default), float16 or bfloat16"},
+        {.name = "in-memory",
+         .kind = ARG_FLAG,
+         .target = &job->lent,
+         .help = "tensors are in memory, as for the library's ra_ring_forward; else in files"},
+        {.name = "json", .kind = ARG_FLAG, .target = &job->json, .help = "print JSON"},
+    };
+    *job = (plan_job){.pattern = "full", .batch = 1, .kv_length = RA_SAME, .kv_heads = RA_SAME, .value_dim = RA_SAME};
+    memcpy(options, own, sizeof own);
+    options[0].required = options[2].required = options[4].required = true;
+    ring_args_options(&job->ring, options + OWN);
+    const arg_command command = {
+        .verb = "plan",
+        .summary = "What each rank will hold, send and compute. With --memory and without --ring: for the smallest\n"
+                   "ring that fits.",
+        .options = options,
+        .option_count = OWN + RING_OPTIONS,
+        .example = "ringattn plan --length 1M --heads 8 --dim 64 --pattern causal --ring 16 --order zigzag",
+    };
+    return args_parse(&command, argc, argv);
+}
+
+static int make_plan(plan_job *job)
+{
+    ra_options run = ring_args_run(&job->ring);
+    ra_problem *p = &job->problem;
+    *p = (ra_problem)RA_PROBLEM_INIT;
+    p->batch = job->batch, p->q_len = job->length, p->kv_len = job->kv_length;
+    p->heads = job->heads, p->kv_heads = job->kv_heads;
+    p->head_dim = job->dim, p->value_dim = job->value_dim;
+    p->pattern = job->pattern;
+    if (job->ring.timeout <= 0)
+        return report(EXIT_USAGE, "--timeout %g: expected more than 0 seconds", job->ring.timeout);
+    job->options = ring_args_library(&job->ring, job->ring.ring ? (int)job->ring.ring : 1);
+    job->options.lent = job->lent;
+    job->options.q_dtype = job->options.k_dtype = job->options.v_dtype = DTYPE_IDS[job->dtype];
+    if (job->ring.memory && !job->ring.ring) {
+        if (ra_ring_smallest(p, &run, &job->options, &job->options.ranks))
+            return report_refusal();
+        if (!job->options.ranks)
+            job->options.ranks = 1; /* none fits: planning says so */
+    }
+    return ra_ring_plan_create(p, &run, &job->options, &job->plan) ? report_refusal() : EXIT_OK;
+}
+
+static void print_text(const plan_job *job)
+{
+    const ra_ring_options *o = &job->options;
+    ra_plan_info info = RA_PLAN_INFO_INIT;
+    ra_plan_describe(ra_ring_plan_problem(job->plan), &info);
+    printf("ring of %d, %s, order %s, transport %s; %s, length %lld\n", o->ranks, ra_strategy_name(o->strategy),
+           ra_order_name(o->order), ra_transport_name(o->transport), job->pattern, (long long)job->length);
+    printf("%.4g visible pairs, %.4g flops; a process holds at most %lld bytes\n\n", info.pairs_visible, info.flops,
+           (long long)ra_ring_plan_process_bytes(job->plan));
+    printf("%5s %12s %12s %6s %15s %15s %12s %15s\n", "rank", "queries", "keys", "hops", "bytes sent", "received",
+           "pairs", "peak bytes");
+    for (int rank = 0; rank < o->ranks; rank++) {
+        ra_rank_info r = RA_RANK_INFO_INIT;
+        ra_ring_plan_rank(job->plan, rank, &r);
+        printf("%5d %12lld %12lld %6lld %15lld %15lld %12.5g %15lld\n", rank, (long long)r.q_rows, (long long)r.kv_rows,
+               (long long)r.hops, (long long)r.bytes_sent, (long long)r.bytes_received, r.pairs_visible,
+               (long long)r.peak_bytes);
+    }
+}
+
+static json_t *rank_json(const ra_ring_plan *plan, int rank)
+{
+    ra_rank_info r = RA_RANK_INFO_INIT;
+    ra_ring_plan_rank(plan, rank, &r);
+    return json_pack("{s:i, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:I, s:I}", "rank", rank, "rows", (json_int_t)r.q_rows,
+                     "kv_rows", (json_int_t)r.kv_rows, "hops", (json_int_t)r.hops, "bytes_sent",
+                     (json_int_t)r.bytes_sent, "bytes_received", (json_int_t)r.bytes_received, "pairs_visible",
+                     r.pairs_visible, "pairs_worked", r.pairs_worked, "planned_peak_bytes", (json_int_t)r.peak_bytes,
+                     "lent_bytes", (json_int_t)r.lent_bytes);
+}
+
+static int print_json(const plan_job *job)
+{
+    const ra_ring_options *o = &job->options;
+    ra_plan_info info = RA_PLAN_INFO_INIT;
+    ra_plan_describe(ra_ring_plan_problem(job->plan), &info);
+    json_t *ranks = json_array();
+    for (int rank = 0; rank < o->ranks; rank++)
+        json_array_append_new(ranks, rank_json(job->plan, rank));
+    json_t *root =
+        json_pack("{s:{s:s, s:s, s:s, s:i, s:s}, s:f, s:f, s:I, s:o}", "run", "strategy", ra_strategy_name(o->strategy),
+                  "transport", ra_transport_name(o->transport), "order", ra_order_name(o->order), "ring_size", o->ranks,
+                  "kernel", ra_kernel_name(info.kernel), "pairs_visible", info.pairs_visible, "flops", info.flops,
+                  "process_peak_bytes", (json_int_t)ra_ring_plan_process_bytes(job->plan), "ranks", ranks);
+    int failed = !root || json_dumpf(root, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(17)) || putchar('\n') < 0;
+    json_decref(root);
+    return failed ? report(EXIT_WORK, "standard output: cannot write") : EXIT_OK;
+}
+
+int cmd_plan(int argc, char **argv)
+{
+    plan_job job;
+    int code = parse(&job, argc, argv);
+    if (code != ARGS_RUN)
+        return code;
+    code = make_plan(&job);
+    if (!code && job.json)
+        code = print_json(&job);
+    else if (!code)
+        print_text(&job);
+    ra_ring_plan_free(job.plan);
+    return code;
+}

@@ -1,0 +1,122 @@
+/* The processes of an mpirun. */
+#include "job.h"
+
+#include "progress.h"
+#include "report.h"
+
+#include <ringattn/mpi.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+static struct {
+    bool begun, connected;
+    int rank, size, here;
+    double timeout;
+} job = {false, false, 0, 1, 1, 0};
+
+const char *job_mpi_name(void)
+{
+    static char name[MPI_MAX_LIBRARY_VERSION_STRING];
+    int length;
+    /* May be called before MPI_Init. The first line, up to a comma, says enough. */
+    MPI_Get_library_version(name, &length);
+    name[strcspn(name, ",\n")] = 0;
+    for (char *c = name; *c; c++)
+        if (*c == '\t')
+            *c = ' ';
+    return name;
+}
+
+int job_begin(double timeout)
+{
+    int provided;
+    MPI_Comm here;
+    if (MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided) != MPI_SUCCESS)
+        return report(EXIT_WORK, "MPI cannot be initialised");
+    job.begun = true;
+    job.timeout = timeout;
+    MPI_Comm_rank(MPI_COMM_WORLD, &job.rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &job.size);
+    if (ra_mpi_check_launcher())
+        return job_end(report_refusal());
+    if (provided < MPI_THREAD_FUNNELED)
+        return job_end(report(EXIT_USAGE, "this MPI does not go together with threads (MPI_THREAD_FUNNELED)"));
+    MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &here);
+    MPI_Comm_size(here, &job.here);
+    MPI_Comm_free(&here);
+    report_hold();
+    return EXIT_OK;
+}
+
+int job_rank(void)
+{
+    return job.rank;
+}
+
+int job_size(void)
+{
+    return job.size;
+}
+
+int job_size_here(void)
+{
+    return job.here;
+}
+
+ra_status job_comm(ra_comm **comm)
+{
+    job.connected = true;
+    return ra_comm_mpi(MPI_COMM_WORLD, comm);
+}
+
+/* The largest code wins; among those the lowest rank. False: somebody did not come. */
+static bool gather(int code, int *worst, int *speaker)
+{
+    const struct timespec moment = {0, 100000};
+    int mine[2] = {-code, job.rank}, all[2] = {0, 0}, done = 0;
+    MPI_Request request;
+    /* MINLOC: the smallest first number, and with it the smallest second. */
+    if (MPI_Iallreduce(mine, all, 1, MPI_2INT, MPI_MINLOC, MPI_COMM_WORLD, &request) != MPI_SUCCESS)
+        return false;
+    double start = progress_clock();
+    while (MPI_Test(&request, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && !done) {
+        if (progress_clock() - start > job.timeout)
+            return false;
+        nanosleep(&moment, NULL);
+    }
+    *worst = -all[0];
+    *speaker = all[1];
+    return done;
+}
+
+int job_agree(int code)
+{
+    int worst = code, speaker = job.rank;
+    if (!job.begun)
+        return code;
+    if (!gather(code, &worst, &speaker)) {
+        report_release(0);
+        report(EXIT_WORK, "rank %d: not all processes have come within %g s (--timeout)", job.rank, job.timeout);
+        MPI_Abort(MPI_COMM_WORLD, EXIT_WORK);
+    }
+    report_release(speaker == job.rank);
+    report_hold();
+    return worst;
+}
+
+int job_end(int code)
+{
+    if (!job.begun)
+        return code;
+    job.begun = false;
+    report_release(1);
+    /* What fails before the run is agreed on, and all end by themselves. Later, others may be left waiting. */
+    if (code != EXIT_OK && job.connected) {
+        fflush(NULL);
+        MPI_Abort(MPI_COMM_WORLD, code);
+    }
+    MPI_Finalize();
+    return code;
+}

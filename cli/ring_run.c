@@ -1,0 +1,183 @@
+#include "ring_run.h"
+
+#include "job.h"
+#include "report.h"
+
+#include <pthread.h>
+#include <ringattn/transport.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* --memory without --ring: the smallest ring that fits. */
+static int choose_ring(ring_run *run, const ra_options *options)
+{
+    if (run->ranks)
+        return EXIT_OK;
+    int ranks = 0;
+    if (ra_ring_smallest(run->problem, options, &run->options, &ranks))
+        return report_refusal();
+    run->ranks = run->options.ranks = ranks ? ranks : 1; /* where none fits, planning says so */
+    if (ranks)
+        fprintf(stderr, "ringattn attend: a ring of %d fits into %lld bytes\n", ranks, (long long)run->options.memory);
+    return EXIT_OK;
+}
+
+int ring_run_plan(ring_run *run, const tensor_file *query, const tensor_file *key, const tensor_file *value)
+{
+    ra_options options = ring_args_run(run->args);
+    ra_system_info system = RA_SYSTEM_INFO_INIT;
+    run->options = ring_args_library(run->args, run->ranks);
+    run->options.q_dtype = query->tensor.dtype;
+    run->options.k_dtype = key->tensor.dtype;
+    run->options.v_dtype = value->tensor.dtype;
+    if (run->options.transport == RA_TRANSPORT_MPI && !options.threads) {
+        if (ra_system_describe(&system))
+            return report_refusal();
+        options.threads = system.cores / job_size_here();
+        options.threads = options.threads > 1 ? options.threads : 1;
+    }
+    int code = choose_ring(run, &options);
+    if (code)
+        return code;
+    if (run->options.transport == RA_TRANSPORT_THREADS &&
+        ra_ring_plan_create(run->problem, &options, &run->options, &run->quiet_plan))
+        return report_refusal();
+    options.progress = progress_step;
+    options.progress_user = &run->bar;
+    return ra_ring_plan_create(run->problem, &options, &run->options, &run->plan) ? report_refusal() : EXIT_OK;
+}
+
+/* ---- A rank ------------------------------------------------------------------------------------------------------ */
+
+typedef struct rank_work {
+    const ra_ring_plan *plan;
+    ra_comm *comm;
+    tensor_file *const *files;
+    ra_rank_stats *stats;
+    ra_status status;
+    char message[512]; /* of a failure: the library keeps it for the thread that had it */
+} rank_work;
+
+static void *work(void *argument)
+{
+    rank_work *w = argument;
+    ra_storage *storages[RING_FILES] = {NULL};
+    for (int i = 0; i < RING_FILES && !w->status; i++)
+        if (w->files[i]->path)
+            w->status = ra_storage_array(w->files[i]->array, &w->files[i]->tensor, &storages[i]);
+    if (w->status)
+        w->status = ra_comm_agree(w->comm, w->status, 0); /* the others must not wait */
+    else
+        w->status =
+            ra_ring_run(w->plan, w->comm, storages[0], storages[1], storages[2], storages[3], storages[4], w->stats);
+    snprintf(w->message, sizeof w->message, "%s", w->status ? ra_last_message() : "");
+    for (int i = 0; i < RING_FILES; i++)
+        ra_storage_free(storages[i]);
+    return NULL;
+}
+
+/* What one rank's failure means for the command. */
+static int report_rank(const rank_work *w)
+{
+    return ra_transport_fail(w->status, "%s", w->message) ? report_failure(w->status) : EXIT_OK;
+}
+
+static int run_one(ring_run *run, ra_comm *comm, tensor_file *const files[RING_FILES])
+{
+    rank_work w = {.plan = run->plan, .comm = comm, .files = files, .stats = run->stats};
+    work(&w);
+    int code = report_rank(&w);
+    ra_comm_free(comm);
+    return code;
+}
+
+static int run_threads(ring_run *run, tensor_file *const files[RING_FILES])
+{
+    int ranks = run->ranks, started = 1;
+    ra_comm **comms = calloc((size_t)ranks, sizeof *comms);
+    rank_work *works = calloc((size_t)ranks, sizeof *works);
+    pthread_t *threads = calloc((size_t)ranks, sizeof *threads);
+    int code = EXIT_OK;
+    if (!comms || !works || !threads)
+        code = report(EXIT_USAGE, "out of memory: %d ranks", ranks);
+    else if (ra_comm_threads(ranks, comms))
+        code = report_refusal();
+    if (!code) {
+        for (int rank = 0; rank < ranks; rank++)
+            works[rank] = (rank_work){.plan = rank ? run->quiet_plan : run->plan,
+                                      .comm = comms[rank],
+                                      .files = files,
+                                      .stats = rank ? NULL : run->stats};
+        while (started < ranks && pthread_create(&threads[started], NULL, work, &works[started]) == 0)
+            started++;
+        /* A rank that could not be started leaves, so that the others do not wait for it. */
+        for (int rank = started; rank < ranks; rank++) {
+            ra_comm_free(comms[rank]);
+            comms[rank] = NULL;
+        }
+        work(&works[0]);
+        for (int rank = 1; rank < started; rank++)
+            pthread_join(threads[rank], NULL);
+        if (started < ranks)
+            code = report(EXIT_USAGE, "--ring %d: the system gives no more than %d threads", ranks, started);
+        /* Who failed by itself says more than who was told. */
+        int failed = -1;
+        for (int rank = 0; rank < started; rank++)
+            if (works[rank].status && (failed < 0 || works[failed].status == RA_ERROR_PEER))
+                failed = rank;
+        if (!code && failed >= 0)
+            code = report_rank(&works[failed]);
+        for (int rank = 0; rank < ranks; rank++)
+            ra_comm_free(comms[rank]);
+    }
+    free(threads);
+    free(works);
+    free(comms);
+    return code;
+}
+
+/* ---- All ranks --------------------------------------------------------------------------------------------------- */
+
+static void sum_up(ring_run *run)
+{
+    bool together = run->options.transport != RA_TRANSPORT_SIM;
+    run->seconds = 0;
+    for (int rank = 0; rank < run->ranks; rank++) {
+        double seconds = run->stats[rank].seconds_compute + run->stats[rank].seconds_wait;
+        run->seconds = !together ? run->seconds + seconds : seconds > run->seconds ? seconds : run->seconds;
+    }
+}
+
+int ring_run_execute(ring_run *run, tensor_file *const files[RING_FILES])
+{
+    ra_comm *comm = NULL;
+    ra_plan_info info = RA_PLAN_INFO_INIT;
+    run->stats = calloc((size_t)run->ranks, sizeof *run->stats);
+    if (!run->stats)
+        return report(EXIT_USAGE, "out of memory: statistics of %d ranks", run->ranks);
+    run->stats[0].size = sizeof *run->stats;
+    ra_plan_describe(ra_ring_plan_problem(run->plan), &info);
+    double share = run->options.transport == RA_TRANSPORT_SIM ? 1 : run->ranks; /* a rank sees its own part only */
+    progress_start(&run->bar, "attend", "Gflop/s",
+                   info.pairs_visible > 0 ? share * 1e-9 * info.flops / info.pairs_visible : 0);
+    if (job_rank() > 0)
+        run->bar.shown = false;
+    int code;
+    if (run->options.transport == RA_TRANSPORT_THREADS)
+        code = run_threads(run, files);
+    else if (run->options.transport == RA_TRANSPORT_SIM)
+        code = ra_comm_sim(run->ranks, &comm) ? report_refusal() : run_one(run, comm, files);
+    else
+        code = job_comm(&comm) ? report_refusal() : run_one(run, comm, files);
+    progress_end(&run->bar);
+    if (!code)
+        sum_up(run);
+    return code;
+}
+
+void ring_run_free(ring_run *run)
+{
+    ra_ring_plan_free(run->plan);
+    ra_ring_plan_free(run->quiet_plan);
+    free(run->stats);
+}

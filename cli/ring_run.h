@@ -1,0 +1,31 @@
+/* A ring over files, on whatever transport. */
+#ifndef CLI_RING_RUN_H
+#define CLI_RING_RUN_H
+
+#include "progress.h"
+#include "ring_args.h"
+#include "tensor_file.h"
+
+typedef struct ring_run {
+    const ra_problem *problem;
+    const ring_args *args;
+    int ranks;
+    ra_ring_options options;
+    ra_ring_plan *plan;       /* one that shows its progress, */
+    ra_ring_plan *quiet_plan; /* and one for the ranks that do not: threads of this process */
+    progress bar;
+    ra_rank_stats *stats; /* [ranks] after a run */
+    double seconds;       /* of the attention: of all ranks one after the other, or of the slowest */
+} ring_run;
+
+enum { RING_FILES = 5 };
+
+/* Resolve the ring size and plan. Returns an exit code and reports, as the others do. */
+int ring_run_plan(ring_run *run, const tensor_file *query, const tensor_file *key, const tensor_file *value);
+
+/* files: query, key, value, output, log-sum-exp (path NULL: none). */
+int ring_run_execute(ring_run *run, tensor_file *const files[RING_FILES]);
+
+void ring_run_free(ring_run *run);
+
+#endif
