@@ -37,42 +37,66 @@ int64_t ra_most_blocks(const ra_ring_plan *ring)
     return most;
 }
 
-/* The rows of `keys` that a rank reads. */
-static void needed(const ra_ring_plan *ring, int rank, const ra_share *keys, uint64_t *words)
+/* Whether a rank can read anything of `keys` at all, by the ends of what it sees. */
+static bool in_reach(const ra_ring_plan *ring, const ra_share *queries, const ra_share *keys)
 {
-    memset(words, 0, (size_t)keys->blocks * sizeof *words);
-    if (ring->options.strategy == RA_STRATEGY_ALLGATHER) {
-        ra_mark_range(keys, 0, INT64_MAX, words);
-        return;
-    }
+    if (queries->rows == 0 || keys->rows == 0)
+        return false;
+    const ra_plan *p = ring->plan;
+    int64_t first = ra_share_range(queries, 0).first, end = ra_share_range(queries, queries->ranges - 1).end;
+    ra_interval seen = ra_pattern_reach(&p->pattern, first + p->offset, end - first);
+    return seen.lo < ra_share_range(keys, keys->ranges - 1).end && ra_share_range(keys, 0).first < seen.hi;
+}
+
+/* The rows of `keys` that a rank reads. False: none, and the words have not been touched. */
+static bool needed(const ra_ring_plan *ring, int rank, const ra_share *keys, uint64_t *words)
+{
+    bool gathers = ring->options.strategy == RA_STRATEGY_ALLGATHER;
     ra_share queries = ra_partition_share(&ring->queries, rank);
-    ra_mark_needed(ring->plan, &queries, keys, words);
+    if (keys->rows == 0 || (!gathers && !in_reach(ring, &queries, keys)))
+        return false;
+    memset(words, 0, (size_t)keys->blocks * sizeof *words);
+    if (gathers)
+        ra_mark_range(keys, 0, INT64_MAX, words);
+    else
+        ra_mark_needed(ring->plan, &queries, keys, words);
+    return true;
+}
+
+static void clear(uint64_t *words, int64_t blocks)
+{
+    memset(words, 0, (size_t)blocks * sizeof *words);
 }
 
 void ra_step_needed(const ra_ring_plan *ring, int rank, int64_t step, uint64_t *words)
 {
     ra_share keys = ra_step_keys(ring, rank, step);
-    needed(ring, rank, &keys, words);
+    if (!needed(ring, rank, &keys, words))
+        clear(words, keys.blocks);
 }
 
 void ra_phase_rows(const ra_ring_plan *ring, int from, int to, int64_t phase, uint64_t *words, uint64_t *scratch)
 {
     ra_share keys = ra_step_keys(ring, to, phase);
-    needed(ring, to, &keys, words);
+    if (!needed(ring, to, &keys, words)) {
+        clear(words, keys.blocks);
+        return;
+    }
     if (ring->options.strategy == RA_STRATEGY_RING) {
         /* What a rank in between needs too comes from that one. */
         int owner = rank_before(ring, to, phase);
         for (int rank = rank_before(ring, to, 1); rank != from; rank = rank_before(ring, rank, 1)) {
-            needed(ring, rank, &keys, scratch);
-            for (int64_t i = 0; i < keys.blocks; i++)
+            bool some = needed(ring, rank, &keys, scratch);
+            for (int64_t i = 0; some && i < keys.blocks; i++)
                 words[i] &= ~scratch[i];
         }
         if (from == owner)
             return;
-        needed(ring, from, &keys, scratch);
+        if (!needed(ring, from, &keys, scratch))
+            clear(scratch, keys.blocks);
     } else {
         ra_share owned = ra_partition_share(&ring->keys, from);
-        memset(scratch, 0, (size_t)keys.blocks * sizeof *scratch);
+        clear(scratch, keys.blocks);
         ra_mark_owned(&owned, &keys, scratch);
     }
     for (int64_t i = 0; i < keys.blocks; i++)
@@ -93,8 +117,9 @@ void ra_phase_held(const ra_ring_plan *ring, int from, int to, int64_t phase, ui
     }
     ra_share owned = ra_partition_share(&ring->keys, from);
     ra_piece part = ra_even_part(ring->keys.length, ra_step_count(ring), phase);
-    needed(ring, to, &owned, words);
-    memset(scratch, 0, (size_t)owned.blocks * sizeof *scratch);
+    if (!needed(ring, to, &owned, words))
+        clear(words, owned.blocks);
+    clear(scratch, owned.blocks);
     ra_mark_range(&owned, part.first, part.end, scratch);
     for (int64_t i = 0; i < owned.blocks; i++)
         words[i] &= scratch[i];
@@ -153,8 +178,8 @@ static bool ring_receives(maker *m, int64_t step, const ra_share *keys)
     for (int rank = rank_before(m->ring, m->rank, 1); rows > 0; rank = rank_before(m->ring, rank, 1)) {
         if (rank == owner)
             memcpy(m->some, m->left, (size_t)keys->blocks * sizeof *m->some);
-        else
-            needed(m->ring, rank, keys, m->some);
+        else if (!needed(m->ring, rank, keys, m->some))
+            continue;
         for (int64_t i = 0; i < keys->blocks; i++) {
             m->some[i] &= m->left[i];
             m->left[i] &= ~m->some[i];
@@ -175,7 +200,8 @@ static bool ring_sends(maker *m, int64_t step, const ra_share *keys, int64_t *la
     int64_t rows = ra_marked(m->left, keys->blocks);
     for (int64_t phase = step + 1; phase < m->ring->options.ranks && rows > 0; phase++) {
         int rank = rank_before(m->ring, m->rank, step - phase);
-        needed(m->ring, rank, keys, m->some);
+        if (!needed(m->ring, rank, keys, m->some))
+            continue;
         for (int64_t i = 0; i < keys->blocks; i++) {
             m->some[i] &= m->left[i];
             m->left[i] &= ~m->some[i];
@@ -194,7 +220,7 @@ static bool ring_sends(maker *m, int64_t step, const ra_share *keys, int64_t *la
 
 static void all_rows(const ra_share *keys, uint64_t *words)
 {
-    memset(words, 0, (size_t)keys->blocks * sizeof *words);
+    clear(words, keys->blocks);
     ra_mark_range(keys, 0, INT64_MAX, words);
 }
 
@@ -202,10 +228,12 @@ static bool schedule_ring(maker *m)
 {
     for (int64_t step = 0; step < m->schedule->steps; step++) {
         ra_share keys = ra_step_keys(m->ring, m->rank, step);
-        needed(m->ring, m->rank, &keys, m->held);
-        m->schedule->step[step].rows = ra_marked(m->held, keys.blocks);
+        if (needed(m->ring, m->rank, &keys, m->held))
+            m->schedule->step[step].rows = ra_marked(m->held, keys.blocks);
         if (step == 0)
             all_rows(&keys, m->held);
+        else if (m->schedule->step[step].rows == 0)
+            continue;
         else if (!ring_receives(m, step, &keys))
             return false;
         if (!ring_sends(m, step, &keys, step ? &m->last_phase[step] : &m->own_last))
@@ -221,7 +249,8 @@ static bool schedule_direct(maker *m)
     ra_share mine = ra_partition_share(&ring->keys, m->rank);
     for (int64_t step = 0; step < m->schedule->steps; step++) {
         ra_share keys = ra_step_keys(ring, m->rank, step);
-        needed(ring, m->rank, &keys, m->held);
+        if (!needed(ring, m->rank, &keys, m->held))
+            clear(m->held, keys.blocks);
         m->schedule->step[step].rows = ra_marked(m->held, keys.blocks);
         for (int rank = 0; rank < ring->options.ranks; rank++) {
             ra_phase_rows(ring, rank, m->rank, step, m->some, m->scratch);
