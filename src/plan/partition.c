@@ -105,7 +105,10 @@ static ra_piece piece_at(const ra_partition *p, ra_order order, const ra_piece *
     return piece;
 }
 
-/* The lists by position and by rank. Empty pieces are left out; a rank's neighbouring ones become one range. */
+/*
+ * The lists by position and by rank. Empty pieces are left out, and a rank's neighbouring ones become one range, but
+ * not those of an order: ranges of the same sizes on all ranks are easier to keep.
+ */
 static void fill(ra_partition *p, ra_order order, const ra_piece *pieces, int64_t count)
 {
     for (int64_t i = 0; i < count; i++) {
@@ -113,7 +116,7 @@ static void fill(ra_partition *p, ra_order order, const ra_piece *pieces, int64_
         ra_owned *last = p->part_count ? &p->parts[p->part_count - 1] : NULL;
         if (piece.first == piece.end)
             continue;
-        if (last && last->rank == piece.rank)
+        if (pieces && last && last->rank == piece.rank)
             last->end = piece.end;
         else
             p->parts[p->part_count++] = (ra_owned){piece.first, piece.end, 0, piece.rank};

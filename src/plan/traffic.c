@@ -43,18 +43,6 @@ static bool reach(const ra_plan *p, const ra_share *queries, list *l)
     return true;
 }
 
-static bool unite(const list *a, const list *b, list *both)
-{
-    both->count = 0;
-    for (int64_t i = 0, j = 0; i < a->count || j < b->count;) {
-        bool first = j == b->count || (i < a->count && a->at[i].lo <= b->at[j].lo);
-        ra_interval next = first ? a->at[i++] : b->at[j++];
-        if (!append(both, next.lo, next.hi))
-            return false;
-    }
-    return true;
-}
-
 static int64_t rows_between(const ra_share *share, int64_t lo, int64_t hi)
 {
     return lo < hi ? ra_share_rows_below(share, hi) - ra_share_rows_below(share, lo) : 0;
@@ -83,29 +71,24 @@ static int64_t rows_in_both(const ra_share *share, const list *a, const list *b)
     return rows;
 }
 
-/* Round the ring with the rows of one rank, from the last that could want them back to their owner. */
-static bool count_chunk(const ra_partition *keys, const list *reaches, int owner, list scratch[2], ra_traffic *traffic)
+/*
+ * Round the ring with the rows of one rank. What a rank sees of them comes from the rank before it, as far as that one
+ * sees it too, and else from the owner.
+ */
+static void count_chunk(const ra_partition *keys, const list *reaches, int owner, ra_traffic *traffic)
 {
-    const list everything = {1, 1, &(ra_interval){0, INT64_MAX}};
     ra_share chunk = ra_partition_share(keys, owner);
-    list *later = &scratch[0], *united = &scratch[1]; /* what ranks further on see */
-    later->count = 0;
-    for (int step = keys->ranks - 1; step >= 0; step--) {
+    int before = owner;
+    for (int step = 1; step < keys->ranks; step++) {
         int rank = (int)(((int64_t)owner + step) % keys->ranks);
-        if (step > 0) {
-            int64_t received = rows_in(&chunk, &reaches[rank], 0, INT64_MAX);
-            traffic[rank].rows_received += received;
-            traffic[rank].hops += received > 0;
-        }
-        /* A row goes on from here if this rank has it and someone later wants it. */
-        traffic[rank].rows_sent += rows_in_both(&chunk, step ? &reaches[rank] : &everything, later);
-        if (!unite(later, &reaches[rank], united))
-            return false;
-        list *swap = later;
-        later = united;
-        united = swap;
+        int64_t received = rows_in(&chunk, &reaches[rank], 0, INT64_MAX);
+        int64_t passed_on = before == owner ? received : rows_in_both(&chunk, &reaches[rank], &reaches[before]);
+        traffic[rank].rows_received += received;
+        traffic[rank].hops += received > 0;
+        traffic[before].rows_sent += passed_on;
+        traffic[owner].rows_sent += received - passed_on;
+        before = rank;
     }
-    return true;
 }
 
 static void count_broadcast(const ra_partition *keys, const list *reaches, ra_traffic *traffic)
@@ -150,7 +133,7 @@ ra_status ra_traffic_count(const ra_plan *plan, const ra_partition *queries, con
         count_allgather(keys, traffic);
         return RA_OK;
     }
-    list *reaches = calloc((size_t)keys->ranks, sizeof *reaches), scratch[2] = {{0, 0, NULL}, {0, 0, NULL}};
+    list *reaches = calloc((size_t)keys->ranks, sizeof *reaches);
     bool fits = reaches != NULL;
     for (int rank = 0; rank < keys->ranks && fits; rank++) {
         ra_share share = ra_partition_share(queries, rank);
@@ -159,11 +142,9 @@ ra_status ra_traffic_count(const ra_plan *plan, const ra_partition *queries, con
     if (fits && strategy == RA_STRATEGY_BROADCAST)
         count_broadcast(keys, reaches, traffic);
     for (int owner = 0; owner < keys->ranks && fits && strategy == RA_STRATEGY_RING; owner++)
-        fits = count_chunk(keys, reaches, owner, scratch, traffic);
+        count_chunk(keys, reaches, owner, traffic);
     for (int rank = 0; reaches && rank < keys->ranks; rank++)
         free(reaches[rank].at);
-    free(scratch[0].at);
-    free(scratch[1].at);
     free(reaches);
     return fits ? RA_OK : ra_fail(RA_ERROR_MEMORY, "out of memory: counting the traffic of %d ranks", keys->ranks);
 }

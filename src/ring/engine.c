@@ -9,6 +9,7 @@
 #include "ring/schedule.h"
 #include "transport/sim.h"
 
+#include <assert.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -181,14 +182,14 @@ static ra_status read_rows(engine *e, ra_storage *storage, int64_t first, int64_
     return status;
 }
 
-/* A rank's own rows of a storage. */
-static ra_status read_share(engine *e, ra_storage *storage, const ra_share *share, const ra_tensor *into)
+/* The rows of a share out of a storage; in one that has only this rank's, they begin at `first`. */
+static ra_status read_share(engine *e, ra_storage *storage, const ra_share *share, int64_t first, const ra_tensor *into)
 {
     ra_status status = RA_OK;
     for (int64_t i = 0; i < share->ranges && !status; i++) {
         ra_range range = ra_share_range(share, i);
-        status = read_rows(e, storage, e->tensors->parts ? range.row : range.first, range.end - range.first, into,
-                           range.row);
+        status = read_rows(e, storage, e->tensors->parts ? first + range.row : range.first, range.end - range.first,
+                           into, range.row);
     }
     return status;
 }
@@ -205,17 +206,25 @@ static ra_status load_queries(engine *e)
     e->run.whole = false;
     e->q = ra_tensor_dense(e->query, e->ring->options.q_dtype, RA_BHSD, p->batch, e->work.queries.rows, p->heads,
                            p->head_dim);
-    return read_share(e, e->tensors->q, &e->work.queries, &e->q);
+    return read_share(e, e->tensors->q, &e->work.queries, 0, &e->q);
 }
 
 /* The rank's own keys and values into their slot. */
 static ra_status load_own(engine *e)
 {
-    if (e->schedule.own_slot < 0)
-        return RA_OK;
-    slot *own = &e->slots[e->schedule.own_slot];
-    ra_status status = read_share(e, e->tensors->k, &own->keys, &own->k);
-    return status ? status : read_share(e, e->tensors->v, &own->keys, &own->v);
+    ra_share own = ra_partition_share(&e->ring->keys, e->rank);
+    ra_status status = RA_OK;
+    int64_t row = 0;
+    for (int part = 0; part < RA_PARTS && !status && e->schedule.own_slot[part] >= 0; part++) {
+        const slot *s = &e->slots[e->schedule.own_slot[part]];
+        status = read_share(e, e->tensors->k, &s->keys, row, &s->k);
+        if (!status)
+            status = read_share(e, e->tensors->v, &s->keys, row, &s->v);
+        row += s->keys.rows;
+    }
+    assert(status || e->schedule.own_slot[0] < 0 || row == own.rows);
+    (void)own;
+    return status;
 }
 
 /* ---- Greeting ---------------------------------------------------------------------------------------------------- */
@@ -226,16 +235,20 @@ static gate *gate_of(const engine *e, int rank)
     return e->ring->by_reference && shared ? (gate *)(shared + (size_t)rank * RA_SHARED_BYTES) : NULL;
 }
 
+/* What this rank's keys and values are to be found in. By reference all of them are in one slot, or the caller's. */
 static void set_own(engine *e)
 {
     ra_share keys = ra_partition_share(&e->ring->keys, e->rank);
-    if (e->schedule.own_slot >= 0) {
-        slot *own = &e->slots[e->schedule.own_slot];
-        memset(own->words, 0, (size_t)keys.blocks * sizeof *own->words);
-        ra_mark_range(&keys, 0, INT64_MAX, own->words);
-        slot_set(e, own, &keys);
-        e->peer_k[e->rank] = own->k;
-        e->peer_v[e->rank] = own->v;
+    for (int part = 0; part < RA_PARTS && e->schedule.own_slot[part] >= 0; part++) {
+        slot *own = &e->slots[e->schedule.own_slot[part]];
+        ra_share share = ra_part_of(e->ring, &keys, part);
+        memset(own->words, 0, (size_t)share.blocks * sizeof *own->words);
+        ra_mark_range(&share, 0, INT64_MAX, own->words);
+        slot_set(e, own, &share);
+    }
+    if (e->schedule.own_slot[0] >= 0) {
+        e->peer_k[e->rank] = e->slots[e->schedule.own_slot[0]].k;
+        e->peer_v[e->rank] = e->slots[e->schedule.own_slot[0]].v;
     } else if (keys.rows > 0 || e->simulated) {
         e->peer_k[e->rank] = *ra_storage_view(e->tensors->k);
         e->peer_v[e->rank] = *ra_storage_view(e->tensors->v);
@@ -268,30 +281,58 @@ static ra_status greet(engine *e)
 
 /* ---- Transfers --------------------------------------------------------------------------------------------------- */
 
-/* Add the memory of some rows of a slot to the phase's segments: head by head, so that both sides agree. */
-static void add_segments(engine *e, const slot *s, const uint64_t *rows)
+/* Add the memory of some rows of a tensor in a slot, of one head or, where they are all there is, of all heads. */
+static bool add_rows(engine *e, const slot *s, const ra_tensor *t, int64_t head, const uint64_t *rows, bool only)
 {
     ra_segment *segments = e->segments;
-    const ra_tensor *tensors[] = {&s->k, &s->v};
-    for (int i = 0; i < 2; i++) {
-        const ra_tensor *t = tensors[i];
-        int64_t row_bytes = t->dim * (int64_t)ra_dtype_size(t->dtype);
-        for (int64_t head = 0; head < t->batch * t->heads; head++) {
-            ra_mark_walk walk = ra_mark_walk_begin(rows, s->words, s->keys.blocks);
-            ra_mark_run run;
-            while (ra_mark_walk_next(&walk, &run)) {
-                bool everything = run.rows == t->seq;
-                int64_t heads = everything ? t->batch * t->heads : 1;
-                segments[e->segments_used++] =
-                    (ra_segment){(char *)t->data + (head * t->seq + run.row) * row_bytes, heads * run.rows * row_bytes};
-                if (everything)
-                    head = t->batch * t->heads;
+    int64_t row_bytes = t->dim * (int64_t)ra_dtype_size(t->dtype);
+    ra_mark_walk walk = ra_mark_walk_begin(rows, s->words, s->keys.blocks);
+    ra_mark_run run;
+    while (ra_mark_walk_next(&walk, &run)) {
+        bool everything = only && run.rows == t->seq;
+        segments[e->segments_used++] = (ra_segment){(char *)t->data + (head * t->seq + run.row) * row_bytes,
+                                                    (everything ? t->batch * t->heads : 1) * run.rows * row_bytes};
+        if (everything)
+            return true;
+    }
+    return false;
+}
+
+/*
+ * The memory of rows that are marked in the words of a share: keys then values, head by head, in the order of
+ * positions, so that both sides of a message agree whatever slots they have it in.
+ */
+static void add_segments(engine *e, const ra_share *keys, const int part_slots[RA_PARTS], const uint64_t *rows)
+{
+    const ra_plan *p = e->ring->plan;
+    int parts = ra_part_count(e->ring, keys);
+    for (int values = 0; values < 2; values++) {
+        bool done = false;
+        for (int64_t head = 0; head < p->batch * p->kv_heads && !done; head++) {
+            const uint64_t *part_rows = rows;
+            for (int part = 0; part < parts; part++) {
+                /* A slot whose part has nothing to do with the message may hold something else by now. */
+                int64_t blocks = ra_part_of(e->ring, keys, part).blocks;
+                if (ra_marked(part_rows, blocks)) {
+                    const slot *s = &e->slots[part_slots[part]];
+                    done = add_rows(e, s, values ? &s->v : &s->k, head, part_rows, parts == 1);
+                }
+                part_rows += blocks;
             }
         }
     }
 }
 
-/* Rows of the storage into a slot that a virtual rank receives. */
+/* Where a position is in the storage of keys and values. */
+static int64_t storage_row(const engine *e, int64_t position)
+{
+    if (!e->tensors->parts)
+        return position;
+    ra_share own = ra_partition_share(&e->ring->keys, e->rank);
+    return ra_share_rows_below(&own, position);
+}
+
+/* Rows of the storage into a slot. */
 static ra_status read_marked(engine *e, const slot *s, const uint64_t *rows)
 {
     /* A slot's row is counted among all of its marks, the storage's among positions. */
@@ -304,14 +345,14 @@ static ra_status read_marked(engine *e, const slot *s, const uint64_t *rows)
         int64_t index = range.block + run.position / RA_KEY_BLOCK - range.first / RA_KEY_BLOCK;
         uint64_t below = (UINT64_C(1) << (run.position % RA_KEY_BLOCK)) - 1;
         int64_t row = s->before[index] + __builtin_popcountll(s->words[index] & below);
-        status = read_rows(e, e->tensors->k, run.position, run.rows, &s->k, row);
+        status = read_rows(e, e->tensors->k, storage_row(e, run.position), run.rows, &s->k, row);
         if (!status)
-            status = read_rows(e, e->tensors->v, run.position, run.rows, &s->v, row);
+            status = read_rows(e, e->tensors->v, storage_row(e, run.position), run.rows, &s->v, row);
     }
     return status;
 }
 
-/* What a virtual rank receives: the rows that are marked in `some`, into the slot of the phase that is being started.
+/* What a virtual rank receives: the rows that are marked in `some`, into the slots of the phase that is being started.
  */
 static ra_status simulated_source(void *user, int rank, int from, int tag, const ra_segment *segments, int64_t count)
 {
@@ -319,29 +360,46 @@ static ra_status simulated_source(void *user, int rank, int from, int tag, const
     (void)rank, (void)from, (void)tag, (void)segments, (void)count;
     if (e->ring->by_reference)
         return RA_OK;
-    return read_marked(e, &e->slots[e->schedule.step[e->link.hop].slot], e->some);
+    ra_share keys = ra_step_keys(e->ring, e->rank, e->link.hop);
+    const uint64_t *rows = e->some;
+    ra_status status = RA_OK;
+    for (int part = 0; part < ra_part_count(e->ring, &keys) && !status; part++) {
+        int number = e->schedule.step[e->link.hop].slot[part];
+        if (number >= 0)
+            status = read_marked(e, &e->slots[number], rows);
+        rows += ra_part_of(e->ring, &keys, part).blocks;
+    }
+    return status;
 }
 
-/* Own rows of a part of the sequence, which need no transport. */
+static void copy_rows(const ra_tensor *from, int64_t from_row, const ra_tensor *to, int64_t to_row, int64_t rows)
+{
+    int64_t bytes = to->dim * (int64_t)ra_dtype_size(to->dtype);
+    for (int64_t head = 0; head < to->batch * to->heads; head++)
+        memcpy((char *)to->data + (head * to->seq + to_row) * bytes,
+               (const char *)from->data + (head * from->seq + from_row) * bytes, (size_t)(rows * bytes));
+}
+
+/* Own rows of a part of the sequence, which need no transport: range by range out of their slots. */
 static void copy_own(engine *e, slot *into, const uint64_t *rows)
 {
-    const slot *own = &e->slots[e->schedule.own_slot];
+    ra_share own = ra_partition_share(&e->ring->keys, e->rank);
     ra_position_walk walk = {&into->keys, rows, 0, 0, 0};
     ra_position_run run;
-    while (ra_position_walk_next(&walk, &run)) {
-        int64_t block = run.position / RA_KEY_BLOCK - into->keys.whole.first / RA_KEY_BLOCK;
-        uint64_t below = (UINT64_C(1) << (run.position % RA_KEY_BLOCK)) - 1;
-        int64_t row = into->before[block] + __builtin_popcountll(into->words[block] & below);
-        int64_t own_row = ra_share_rows_below(&own->keys, run.position);
-        const ra_tensor *from[] = {&own->k, &own->v}, *to[] = {&into->k, &into->v};
-        for (int i = 0; i < 2; i++)
-            for (int64_t head = 0; head < to[i]->batch * to[i]->heads; head++) {
-                int64_t bytes = to[i]->dim * (int64_t)ra_dtype_size(to[i]->dtype);
-                memcpy((char *)to[i]->data + (head * to[i]->seq + row) * bytes,
-                       (const char *)from[i]->data + (head * from[i]->seq + own_row) * bytes,
-                       (size_t)(run.rows * bytes));
-            }
-    }
+    while (ra_position_walk_next(&walk, &run))
+        for (int64_t at = run.position, end = at + run.rows, count; at < end; at += count) {
+            int64_t i = ra_share_find(&own, at);
+            ra_range range = ra_share_range(&own, i);
+            bool in_parts = ra_part_count(e->ring, &own) == own.ranges;
+            const slot *from = &e->slots[e->schedule.own_slot[in_parts ? i : 0]];
+            int64_t block = at / RA_KEY_BLOCK - into->keys.whole.first / RA_KEY_BLOCK;
+            uint64_t below = (UINT64_C(1) << (at % RA_KEY_BLOCK)) - 1;
+            int64_t row = into->before[block] + __builtin_popcountll(into->words[block] & below);
+            int64_t own_row = (in_parts ? 0 : range.row) + at - range.first;
+            count = ra_min(end, range.end) - at;
+            copy_rows(&from->k, own_row, &into->k, row, count);
+            copy_rows(&from->v, own_row, &into->v, row, count);
+        }
 }
 
 /* Phases come in order, so a tag may come again. */
@@ -363,9 +421,36 @@ static ra_status start_receive(engine *e, const ra_message *m)
     ra_phase_rows(e->ring, m->peer, e->rank, m->phase, e->some, e->other);
     int64_t first = e->segments_used;
     if (!e->ring->by_reference)
-        add_segments(e, &e->slots[e->schedule.step[m->phase].slot], e->some);
+        add_segments(e, &keys, e->schedule.step[m->phase].slot, e->some);
     e->stats->bytes_received += ra_marked(e->some, keys.blocks) * (e->ring->k_row_bytes + e->ring->v_row_bytes);
     return t->receive(t->state, m->peer, phase_tag(m->phase), segments_from(e, first), e->segments_used - first);
+}
+
+/* The marks of a share to its parts' slots, which hold those rows from now on. */
+static void set_slots(engine *e, const ra_share *keys, const int part_slots[RA_PARTS], const uint64_t *words)
+{
+    for (int part = 0; part < ra_part_count(e->ring, keys); part++) {
+        ra_share share = ra_part_of(e->ring, keys, part);
+        if (part_slots[part] >= 0) {
+            slot *s = &e->slots[part_slots[part]];
+            memcpy(s->words, words, (size_t)share.blocks * sizeof *words);
+            slot_set(e, s, &share);
+        }
+        words += share.blocks;
+    }
+}
+
+/* Own rows that were given up and are wanted now; nobody is there to want them of a virtual rank. */
+static ra_status read_again(engine *e, const ra_share *keys, const ra_message *m)
+{
+    ra_status status = RA_OK;
+    set_slots(e, keys, m->slot, e->some);
+    for (int part = 0; part < RA_PARTS && !status && !e->simulated; part++)
+        if (m->slot[part] >= 0) {
+            const slot *s = &e->slots[m->slot[part]];
+            status = read_marked(e, s, s->words);
+        }
+    return status;
 }
 
 static ra_status start_send(engine *e, const ra_message *m)
@@ -373,14 +458,18 @@ static ra_status start_send(engine *e, const ra_message *m)
     ra_transport *t = e->link.transport;
     ra_share keys = ra_held_keys(e->ring, e->rank, m->peer, m->phase);
     ra_phase_held(e->ring, e->rank, m->peer, m->phase, e->some, e->other);
+    const int *from = m->held >= 0 ? e->schedule.step[m->held].slot : m->again ? m->slot : e->schedule.own_slot;
     int64_t first = e->segments_used;
+    ra_status status = m->again ? read_again(e, &keys, m) : RA_OK;
+    if (status)
+        return status;
     if (!e->ring->by_reference)
-        add_segments(e, &e->slots[m->held < 0 ? e->schedule.own_slot : e->schedule.step[m->held].slot], e->some);
+        add_segments(e, &keys, from, e->some);
     e->stats->bytes_sent += ra_marked(e->some, keys.blocks) * (e->ring->k_row_bytes + e->ring->v_row_bytes);
     return t->send(t->state, m->peer, phase_tag(m->phase), segments_from(e, first), e->segments_used - first);
 }
 
-/* Make the slot of a phase ready, then start what travels in it: receives first. */
+/* Make room for what travels in a phase, then start it: receives first. */
 static ra_status start_phase(engine *e, int64_t phase)
 {
     const ra_schedule *s = &e->schedule;
@@ -389,11 +478,10 @@ static ra_status start_phase(engine *e, int64_t phase)
     e->segments_used = 0;
     e->link.what = "hop";
     e->link.hop = phase;
-    if (s->step[phase].slot >= 0 && !(ring && phase == 0)) {
-        slot *into = &e->slots[s->step[phase].slot];
+    if (!e->ring->by_reference && !(ring && phase == 0)) {
         ra_share keys = ra_step_keys(e->ring, e->rank, phase);
-        ra_step_needed(e->ring, e->rank, phase, into->words);
-        slot_set(e, into, &keys);
+        ra_step_needed(e->ring, e->rank, phase, e->some);
+        set_slots(e, &keys, s->step[phase].slot, e->some);
     }
     int64_t came = 0;
     for (; e->next_receive < s->receive_count && s->receives[e->next_receive].phase == phase && !status; came++)
@@ -402,9 +490,9 @@ static ra_status start_phase(engine *e, int64_t phase)
     e->stats->hops += e->ring->options.strategy == RA_STRATEGY_ALLGATHER ? came : came > 0;
     for (; e->next_send < s->send_count && s->sends[e->next_send].phase == phase && !status;)
         status = start_send(e, &s->sends[e->next_send++]);
-    if (!status && !ring && s->step[phase].slot >= 0 && s->own_slot >= 0) {
+    if (!status && !ring && s->step[phase].slot[0] >= 0) {
         ra_phase_rows(e->ring, e->rank, e->rank, phase, e->some, e->other);
-        copy_own(e, &e->slots[s->step[phase].slot], e->some);
+        copy_own(e, &e->slots[s->step[phase].slot[0]], e->some);
     }
     return status;
 }
@@ -497,6 +585,20 @@ static void close_gate(engine *e)
         nanosleep(&moment, NULL);
 }
 
+/* By reference: where the keys lie, in the caller's memory or in every rank's own. */
+static ra_status compute_in_place(engine *e, ra_keys *keys)
+{
+    int entered = 0;
+    keys->k = e->simulated ? e->peer_k + e->rank : e->peer_k;
+    keys->v = e->simulated ? e->peer_v + e->rank : e->peer_v;
+    keys->owners = e->simulated ? NULL : &e->ring->keys;
+    ra_status status = e->simulated ? RA_OK : enter_gates(e, &entered);
+    if (!status)
+        status = run_spans(e, &keys->share);
+    leave_gates(e, entered);
+    return status;
+}
+
 static ra_status compute(engine *e, int64_t step)
 {
     const ra_step *s = &e->schedule.step[step];
@@ -505,25 +607,14 @@ static ra_status compute(engine *e, int64_t step)
     double start = ra_seconds();
     ra_keys *keys = &e->run.keys;
     *keys = (ra_keys){.share = ra_step_keys(e->ring, e->rank, step)};
-    if (!e->ring->by_reference) {
-        const slot *here = &e->slots[s->slot];
-        keys->k = &here->k;
-        keys->v = &here->v;
-        keys->words = here->words;
-        keys->before = here->before;
-    } else {
-        keys->k = e->peer_k;
-        keys->v = e->peer_v;
-        if (e->simulated)
-            keys->k += e->rank, keys->v += e->rank;
-        else
-            keys->owners = &e->ring->keys;
+    ra_status status = e->ring->by_reference ? compute_in_place(e, keys) : RA_OK;
+    for (int part = 0; part < RA_PARTS && !status && !e->ring->by_reference; part++) {
+        if (s->slot[part] < 0)
+            continue;
+        const slot *here = &e->slots[s->slot[part]];
+        *keys = (ra_keys){here->keys, &here->k, &here->v, NULL, here->words, here->before};
+        status = run_spans(e, &here->keys);
     }
-    int entered = 0;
-    ra_status status = e->simulated ? RA_OK : enter_gates(e, &entered);
-    if (!status)
-        status = run_spans(e, &keys->share);
-    leave_gates(e, entered);
     e->stats->seconds_compute += ra_seconds() - start;
     return status;
 }

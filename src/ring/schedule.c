@@ -26,6 +26,24 @@ ra_share ra_step_keys(const ra_ring_plan *ring, int rank, int64_t step)
     return ra_share_of_range(part.first, part.end);
 }
 
+static bool in_parts(const ra_ring_plan *ring, const ra_share *share)
+{
+    return !ring->by_reference && share->ranges <= RA_PARTS;
+}
+
+int ra_part_count(const ra_ring_plan *ring, const ra_share *share)
+{
+    return in_parts(ring, share) ? (int)share->ranges : share->rows > 0;
+}
+
+ra_share ra_part_of(const ra_ring_plan *ring, const ra_share *share, int part)
+{
+    if (!in_parts(ring, share))
+        return *share;
+    ra_range range = ra_share_range(share, part);
+    return ra_share_of_range(range.first, range.end);
+}
+
 int64_t ra_most_blocks(const ra_ring_plan *ring)
 {
     int64_t most = 1;
@@ -83,17 +101,13 @@ void ra_phase_rows(const ra_ring_plan *ring, int from, int to, int64_t phase, ui
         return;
     }
     if (ring->options.strategy == RA_STRATEGY_RING) {
-        /* What a rank in between needs too comes from that one. */
-        int owner = rank_before(ring, to, phase);
-        for (int rank = rank_before(ring, to, 1); rank != from; rank = rank_before(ring, rank, 1)) {
-            bool some = needed(ring, rank, &keys, scratch);
-            for (int64_t i = 0; some && i < keys.blocks; i++)
-                words[i] &= ~scratch[i];
-        }
-        if (from == owner)
+        int owner = rank_before(ring, to, phase), before = rank_before(ring, to, 1);
+        if (before == owner)
             return;
-        if (!needed(ring, from, &keys, scratch))
+        if (!needed(ring, before, &keys, scratch))
             clear(scratch, keys.blocks);
+        for (int64_t i = 0; from == owner && i < keys.blocks; i++)
+            scratch[i] = ~scratch[i];
     } else {
         ra_share owned = ra_partition_share(&ring->keys, from);
         clear(scratch, keys.blocks);
@@ -133,8 +147,8 @@ typedef struct maker {
     int rank;
     ra_schedule *schedule;
     int64_t receive_room, send_room;
-    int64_t *last_phase; /* [steps + 1]: until which each step's rows are held; the last one: the rank's own */
-    int64_t own_last;
+    int64_t own_last[RA_PARTS];             /* until which phase the rank's own rows are needed */
+    int64_t (*part_rows)[RA_PARTS];         /* [steps]: rows that are held */
     uint64_t *held, *left, *some, *scratch; /* words */
 } maker;
 
@@ -152,67 +166,103 @@ static bool add(ra_message **messages, int64_t *count, int64_t *room, ra_message
     return true;
 }
 
-/* Pieces of memory that rows are, where `held` rows are packed one after the other: head by head. */
-static int64_t segments_of(const ra_ring_plan *ring, const uint64_t *rows, const uint64_t *held, int64_t blocks)
+/* Where the words of a part begin. */
+static int64_t part_block(const ra_ring_plan *ring, const ra_share *share, int part)
 {
-    ra_mark_walk walk = ra_mark_walk_begin(rows, held, blocks);
-    ra_mark_run run;
-    int64_t runs = 0, all = ra_marked(held, blocks);
-    while (ra_mark_walk_next(&walk, &run)) {
-        if (run.rows == all)
-            return 2; /* keys, values */
-        runs++;
+    return in_parts(ring, share) ? ra_share_range(share, part).block : 0;
+}
+
+/*
+ * Pieces of memory that rows are, where `held` rows are packed one after the other: for keys and for values, head by
+ * head, part by part. All rows of a single part are one piece.
+ */
+static int64_t segments_of(const ra_ring_plan *ring, const uint64_t *rows, const uint64_t *held, const ra_share *keys)
+{
+    int parts = ra_part_count(ring, keys);
+    if (parts == 1 && ra_marked(rows, keys->blocks) == ra_marked(held, keys->blocks))
+        return 2;
+    int64_t runs = 0;
+    for (int part = 0; part < parts; part++) {
+        int64_t first = part_block(ring, keys, part);
+        ra_mark_walk walk = ra_mark_walk_begin(rows + first, held + first, ra_part_of(ring, keys, part).blocks);
+        ra_mark_run run;
+        while (ra_mark_walk_next(&walk, &run))
+            runs++;
     }
     return 2 * runs * ring->plan->batch * ring->plan->kv_heads;
 }
 
-/*
- * Ring: for the rows that a rank reads of another's, walk back towards their owner and take each from the first rank
- * that reads it too.
- */
-static bool ring_receives(maker *m, int64_t step, const ra_share *keys)
+static ra_message message_of(maker *m, int64_t phase, int peer, const ra_share *keys, int64_t held)
 {
-    int owner = rank_before(m->ring, m->rank, step);
-    memcpy(m->left, m->held, (size_t)keys->blocks * sizeof *m->left);
-    int64_t rows = m->schedule->step[step].rows;
-    for (int rank = rank_before(m->ring, m->rank, 1); rows > 0; rank = rank_before(m->ring, rank, 1)) {
-        if (rank == owner)
-            memcpy(m->some, m->left, (size_t)keys->blocks * sizeof *m->some);
-        else if (!needed(m->ring, rank, keys, m->some))
-            continue;
-        for (int64_t i = 0; i < keys->blocks; i++) {
-            m->some[i] &= m->left[i];
-            m->left[i] &= ~m->some[i];
-        }
-        int64_t taken = ra_marked(m->some, keys->blocks);
-        rows -= taken;
-        if (taken && !add(&m->schedule->receives, &m->schedule->receive_count, &m->receive_room,
-                          (ra_message){step, rank, 0, segments_of(m->ring, m->some, m->held, keys->blocks)}))
-            return false;
-    }
-    return true;
+    ra_message message = {.phase = phase, .peer = peer, .held = held, .slot = {-1, -1}};
+    message.segments = segments_of(m->ring, m->some, m->held, keys);
+    for (int part = 0; part < ra_part_count(m->ring, keys); part++)
+        message.part_rows[part] =
+            ra_marked(m->some + part_block(m->ring, keys, part), ra_part_of(m->ring, keys, part).blocks);
+    return message;
 }
 
-/* Ring: walk on from a rank with the rows that it has, and give each to the first rank that reads it too. */
-static bool ring_sends(maker *m, int64_t step, const ra_share *keys, int64_t *last)
+static bool add_receive(maker *m, int64_t phase, int peer, const ra_share *keys)
 {
-    memcpy(m->left, m->held, (size_t)keys->blocks * sizeof *m->left);
-    int64_t rows = ra_marked(m->left, keys->blocks);
-    for (int64_t phase = step + 1; phase < m->ring->options.ranks && rows > 0; phase++) {
-        int rank = rank_before(m->ring, m->rank, step - phase);
-        if (!needed(m->ring, rank, keys, m->some))
-            continue;
-        for (int64_t i = 0; i < keys->blocks; i++) {
-            m->some[i] &= m->left[i];
-            m->left[i] &= ~m->some[i];
-        }
-        int64_t given = ra_marked(m->some, keys->blocks);
-        rows -= given;
-        if (!given)
-            continue;
-        *last = phase;
-        if (!add(&m->schedule->sends, &m->schedule->send_count, &m->send_room,
-                 (ra_message){phase, rank, step ? step : -1, segments_of(m->ring, m->some, m->held, keys->blocks)}))
+    return !ra_marked(m->some, keys->blocks) || add(&m->schedule->receives, &m->schedule->receive_count,
+                                                    &m->receive_room, message_of(m, phase, peer, keys, 0));
+}
+
+/* Out of the rows marked in `held`. */
+static bool add_send(maker *m, int64_t phase, int peer, const ra_share *keys, int64_t held)
+{
+    if (!ra_marked(m->some, keys->blocks))
+        return true;
+    ra_message message = message_of(m, phase, peer, keys, held);
+    bool in_ring = m->ring->options.strategy == RA_STRATEGY_RING;
+    message.again = in_ring && held < 0 && phase > 1 && !m->ring->by_reference;
+    for (int part = 0; !in_ring && part < RA_PARTS; part++)
+        if (message.part_rows[part])
+            m->own_last[part] = ra_max(m->own_last[part], phase);
+    return add(&m->schedule->sends, &m->schedule->send_count, &m->send_room, message);
+}
+
+/* Ring: what a rank reads of a chunk comes from the rank before it and from the owner. */
+static bool ring_receives(maker *m, int64_t step, const ra_share *keys)
+{
+    int owner = rank_before(m->ring, m->rank, step), before = rank_before(m->ring, m->rank, 1);
+    ra_phase_rows(m->ring, before, m->rank, step, m->some, m->scratch);
+    if (!add_receive(m, step, before, keys))
+        return false;
+    if (before == owner)
+        return true;
+    ra_phase_rows(m->ring, owner, m->rank, step, m->some, m->scratch);
+    return add_receive(m, step, owner, keys);
+}
+
+/* Ring: a rank that has read a chunk gives the next one what that reads too. */
+static bool ring_passes_on(maker *m, int64_t step, const ra_share *keys)
+{
+    int next = rank_before(m->ring, m->rank, -1);
+    if (!needed(m->ring, next, keys, m->some))
+        return true;
+    for (int64_t i = 0; i < keys->blocks; i++)
+        m->some[i] &= m->held[i];
+    return add_send(m, step + 1, next, keys, step);
+}
+
+/* Ring: an owner gives each rank what the one before that does not read. */
+static bool ring_gives(maker *m, const ra_share *keys)
+{
+    bool before = false; /* whether the rank before reads anything */
+    for (int64_t phase = 1; phase < m->ring->options.ranks; phase++) {
+        int rank = rank_before(m->ring, m->rank, -phase);
+        bool reads = needed(m->ring, rank, keys, m->some);
+        if (reads && before)
+            for (int64_t i = 0; i < keys->blocks; i++) {
+                uint64_t all = m->some[i];
+                m->some[i] &= ~m->left[i];
+                m->left[i] = all;
+            }
+        else if (reads)
+            memcpy(m->left, m->some, (size_t)keys->blocks * sizeof *m->left);
+        before = reads;
+        if (reads && !add_send(m, phase, rank, keys, -1))
             return false;
     }
     return true;
@@ -224,20 +274,30 @@ static void all_rows(const ra_share *keys, uint64_t *words)
     ra_mark_range(keys, 0, INT64_MAX, words);
 }
 
+static void count_parts(maker *m, int64_t step, const ra_share *keys)
+{
+    for (int part = 0; part < ra_part_count(m->ring, keys); part++) {
+        int64_t rows = ra_marked(m->held + part_block(m->ring, keys, part), ra_part_of(m->ring, keys, part).blocks);
+        m->part_rows[step][part] = rows;
+        m->schedule->step[step].rows += rows;
+    }
+}
+
 static bool schedule_ring(maker *m)
 {
     for (int64_t step = 0; step < m->schedule->steps; step++) {
         ra_share keys = ra_step_keys(m->ring, m->rank, step);
         if (needed(m->ring, m->rank, &keys, m->held))
-            m->schedule->step[step].rows = ra_marked(m->held, keys.blocks);
-        if (step == 0)
+            count_parts(m, step, &keys);
+        if (step == 0) {
             all_rows(&keys, m->held);
-        else if (m->schedule->step[step].rows == 0)
-            continue;
-        else if (!ring_receives(m, step, &keys))
-            return false;
-        if (!ring_sends(m, step, &keys, step ? &m->last_phase[step] : &m->own_last))
-            return false;
+            if (!ring_gives(m, &keys))
+                return false;
+        } else if (m->schedule->step[step].rows > 0) {
+            bool last = step + 1 == m->schedule->steps; /* the next rank would be the owner */
+            if (!ring_receives(m, step, &keys) || (!last && !ring_passes_on(m, step, &keys)))
+                return false;
+        }
     }
     return true;
 }
@@ -251,28 +311,24 @@ static bool schedule_direct(maker *m)
         ra_share keys = ra_step_keys(ring, m->rank, step);
         if (!needed(ring, m->rank, &keys, m->held))
             clear(m->held, keys.blocks);
-        m->schedule->step[step].rows = ra_marked(m->held, keys.blocks);
+        count_parts(m, step, &keys);
         for (int rank = 0; rank < ring->options.ranks; rank++) {
             ra_phase_rows(ring, rank, m->rank, step, m->some, m->scratch);
-            bool comes = ra_marked(m->some, keys.blocks) > 0;
-            if (rank == m->rank) { /* copied out of its own rows */
-                m->own_last = comes ? step : m->own_last;
-                continue;
-            }
-            if (comes && !add(&m->schedule->receives, &m->schedule->receive_count, &m->receive_room,
-                              (ra_message){step, rank, 0, segments_of(ring, m->some, m->held, keys.blocks)}))
-                return false;
-            /* The other way round, out of this rank's own rows. */
-            ra_phase_held(ring, m->rank, rank, step, m->some, m->scratch);
-            if (!ra_marked(m->some, mine.blocks))
-                continue;
-            m->own_last = step;
-            all_rows(&mine, m->left);
-            if (!add(&m->schedule->sends, &m->schedule->send_count, &m->send_room,
-                     (ra_message){step, rank, -1, segments_of(ring, m->some, m->left, mine.blocks)}))
+            if (rank != m->rank && !add_receive(m, step, rank, &keys))
                 return false;
         }
     }
+    /* The other way round, out of this rank's own rows; what it reads itself is copied out of them too. */
+    all_rows(&mine, m->held);
+    for (int64_t step = 0; step < m->schedule->steps; step++)
+        for (int rank = 0; rank < ring->options.ranks; rank++) {
+            ra_phase_held(ring, m->rank, rank, step, m->some, m->scratch);
+            int64_t sends = m->schedule->send_count;
+            if (!add_send(m, step, rank, &mine, -1))
+                return false;
+            if (rank == m->rank)
+                m->schedule->send_count = sends;
+        }
     return true;
 }
 
@@ -295,59 +351,89 @@ static void count_segments(ra_schedule *s)
     }
 }
 
+/* Slots while they are given out. */
+typedef struct slots {
+    ra_schedule *schedule;
+    int64_t *busy; /* until which phase each is */
+} slots;
+
+/* Whether room for `a` rows suits `rows` better than room for `b`. */
+static bool better(int64_t a, int64_t b, int64_t rows)
+{
+    return a >= rows ? b < rows || a < b : a > b;
+}
+
+/* A slot for so many rows from one phase to another: the smallest free one with room, else the largest, else a new one.
+ */
+static int take_slot(slots *s, int64_t rows, int64_t first, int64_t last)
+{
+    int best = -1;
+    int64_t *room = s->schedule->slot_rows;
+    if (rows == 0)
+        return -1;
+    for (int i = 0; i < s->schedule->slots; i++)
+        if (s->busy[i] < first && (best < 0 || better(room[i], room[best], rows)))
+            best = i;
+    if (best < 0)
+        best = s->schedule->slots++;
+    s->busy[best] = last;
+    room[best] = ra_max(room[best], rows);
+    return best;
+}
+
+/* Slots for own rows that are read once more for the messages of a phase. */
+static void take_slots_again(slots *given, int64_t phase)
+{
+    ra_schedule *s = given->schedule;
+    for (int64_t i = 0; i < s->send_count; i++)
+        for (int part = 0; s->sends[i].again && s->sends[i].phase == phase && part < RA_PARTS; part++)
+            s->sends[i].slot[part] = take_slot(given, s->sends[i].part_rows[part], phase, phase);
+}
+
 /*
- * Slots: a step's rows are in one from the phase in which they come until they have been worked on and passed on.
- * Whatever is free by then is taken again, so that a rank of a ring holds two chunks at a time.
+ * A step's rows are in slots from the phase in which they come until they have been worked on, one phase later.
+ * Whatever is free by then is taken again, so that a rank of a ring holds two chunks at a time, and beside them at most
+ * those of its own rows that somebody gets from it just now.
  */
 static bool assign_slots(maker *m)
 {
     ra_schedule *s = m->schedule;
-    bool ring = m->ring->options.strategy == RA_STRATEGY_RING;
-    int64_t *busy = calloc((size_t)s->steps + 1, sizeof *busy); /* until which phase each slot is */
-    s->slot_rows = calloc((size_t)s->steps + 1, sizeof *s->slot_rows);
-    if (!busy || !s->slot_rows) {
-        free(busy);
+    const ra_ring_plan *ring = m->ring;
+    bool in_ring = ring->options.strategy == RA_STRATEGY_RING;
+    size_t most = RA_PARTS * (size_t)(2 * s->steps + 1);
+    slots given = {s, calloc(most, sizeof *given.busy)};
+    s->slot_rows = calloc(most, sizeof *s->slot_rows);
+    if (!given.busy || !s->slot_rows) {
+        free(given.busy);
         return false;
     }
-    int64_t own = ra_partition_share(&m->ring->keys, m->rank).rows;
-    if (m->ring->hold_own && own > 0) {
-        s->own_slot = s->slots++;
-        s->slot_rows[s->own_slot] = own;
-        busy[s->own_slot] = m->ring->by_reference ? INT64_MAX : ra_max(ring ? 1 : -1, m->own_last);
+    ra_share own = ra_partition_share(&ring->keys, m->rank);
+    for (int part = 0; ring->hold_own && part < ra_part_count(ring, &own); part++) {
+        int64_t last = ring->by_reference ? INT64_MAX : in_ring ? 1 : m->own_last[part];
+        s->own_slot[part] = take_slot(&given, ra_part_of(ring, &own, part).rows, -1, last);
     }
-    for (int64_t step = 0; step < s->steps && !m->ring->by_reference; step++) {
-        if (ring && step == 0) {
-            s->step[0].slot = s->own_slot;
-            continue;
-        }
-        if (s->step[step].rows == 0)
-            continue;
-        int best = -1;
-        for (int i = 0; i < s->slots; i++)
-            if (busy[i] < step && (best < 0 || s->slot_rows[i] > s->slot_rows[best]))
-                best = i;
-        if (best < 0)
-            best = s->slots++;
-        busy[best] = ra_max(step + 1, m->last_phase[step]);
-        s->slot_rows[best] = ra_max(s->slot_rows[best], s->step[step].rows);
-        s->step[step].slot = best;
+    for (int64_t step = 0; step < s->steps && !ring->by_reference; step++) {
+        for (int part = 0; part < RA_PARTS; part++)
+            s->step[step].slot[part] =
+                in_ring && step == 0 ? s->own_slot[part] : take_slot(&given, m->part_rows[step][part], step, step + 1);
+        take_slots_again(&given, step);
     }
-    free(busy);
+    free(given.busy);
     return true;
 }
 
 ra_status ra_schedule_make(const ra_ring_plan *ring, int rank, ra_schedule *s)
 {
-    *s = (ra_schedule){.steps = ra_step_count(ring), .own_slot = -1};
+    *s = (ra_schedule){.steps = ra_step_count(ring), .own_slot = {-1, -1}};
     int64_t blocks = ra_most_blocks(ring);
     s->slot_blocks = blocks;
     s->step = calloc((size_t)s->steps, sizeof *s->step);
-    maker m = {.ring = ring, .rank = rank, .schedule = s, .own_last = -1};
-    m.last_phase = calloc((size_t)s->steps, sizeof *m.last_phase);
+    maker m = {.ring = ring, .rank = rank, .schedule = s, .own_last = {-1, -1}};
+    m.part_rows = calloc((size_t)s->steps, sizeof *m.part_rows);
     m.held = calloc((size_t)(4 * blocks), sizeof *m.held);
-    bool made = s->step && m.last_phase && m.held;
+    bool made = s->step && m.part_rows && m.held;
     for (int64_t i = 0; made && i < s->steps; i++)
-        s->step[i].slot = -1;
+        s->step[i].slot[0] = s->step[i].slot[1] = -1;
     if (made) {
         m.left = m.held + blocks;
         m.some = m.left + blocks;
@@ -356,7 +442,7 @@ ra_status ra_schedule_make(const ra_ring_plan *ring, int rank, ra_schedule *s)
             (ring->options.strategy == RA_STRATEGY_RING ? schedule_ring(&m) : schedule_direct(&m)) && assign_slots(&m);
     }
     free(m.held);
-    free(m.last_phase);
+    free(m.part_rows);
     if (!made) {
         ra_schedule_free(s);
         return ra_fail(RA_ERROR_MEMORY, "out of memory: the schedule of rank %d", rank);

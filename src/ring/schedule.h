@@ -5,6 +5,9 @@
  * A run is a sequence of steps; before step t all ranks pass phase t, in which the rows of step t travel, while step
  * t - 1 is computed. Ring: at step t rank q works on the rows of rank (q - t) mod R. Broadcast: on the t-th part of the
  * sequence. All-gather: there is one step, with everything.
+ *
+ * In a ring a row comes from the rank before, if that one reads it too, else from its owner. So a rank passes a chunk
+ * on only while it works on it; own rows that are wanted later are read from their storage once more.
  */
 #ifndef RA_RING_SCHEDULE_H
 #define RA_RING_SCHEDULE_H
@@ -12,17 +15,26 @@
 #include "ring/need.h"
 #include "ring/ring_plan.h"
 
+/*
+ * Rows of a share of one or two ranges are held range by range, so that one can be given up before the other; unless
+ * they are read by reference, and must lie together.
+ */
+enum { RA_PARTS = 2 };
+
 /* Rows that travel in a phase. */
 typedef struct ra_message {
     int64_t phase;
     int peer;
     int64_t held;     /* sends: the step whose rows they are of the sender's; -1: its own */
     int64_t segments; /* pieces of memory that it consists of on this rank's side */
+    int64_t part_rows[RA_PARTS];
+    bool again;         /* own rows whose slots have been given up: read once more, */
+    int slot[RA_PARTS]; /* into these */
 } ra_message;
 
 typedef struct ra_step {
-    int64_t rows; /* that are worked on; 0: nothing to do */
-    int slot;     /* -1: none */
+    int64_t rows;       /* that are worked on; 0: nothing to do */
+    int slot[RA_PARTS]; /* -1: none */
 } ra_step;
 
 typedef struct ra_schedule {
@@ -30,7 +42,7 @@ typedef struct ra_schedule {
     ra_step *step;
     int64_t receive_count, send_count;
     ra_message *receives, *sends; /* in the order of their phases */
-    int own_slot;                 /* -1: none */
+    int own_slot[RA_PARTS];       /* -1: none */
     int slots;
     int64_t *slot_rows;    /* [slots] */
     int64_t slot_blocks;   /* marks for each of them */
@@ -41,6 +53,9 @@ ra_status ra_schedule_make(const ra_ring_plan *ring, int rank, ra_schedule *sche
 void ra_schedule_free(ra_schedule *schedule);
 
 int64_t ra_step_count(const ra_ring_plan *ring);
+
+int ra_part_count(const ra_ring_plan *ring, const ra_share *share);
+ra_share ra_part_of(const ra_ring_plan *ring, const ra_share *share, int part);
 
 /* The keys of a rank's step. */
 ra_share ra_step_keys(const ra_ring_plan *ring, int rank, int64_t step);
