@@ -8,6 +8,7 @@
 #include "ringattn/ringattn.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -82,7 +83,7 @@ static ra_status check_ring_options(ra_ring_options *o)
 /* Threads of each rank: what was asked for, or the cores shared by those that work at the same time. */
 static int rank_threads(const ra_options *options, const ra_ring_options *ring)
 {
-    if (options && options->size >= offsetof(ra_options, threads) + sizeof options->threads && options->threads)
+    if (options->threads)
         return options->threads;
     int together = ring->transport == RA_TRANSPORT_SIM ? 1 : ring->ranks;
     return (int)ra_max(1, ra_cpu_cores() / together);
@@ -103,8 +104,10 @@ static ra_status make_ring_plan(ra_ring_plan *ring, const ra_problem *problem, c
     if (status)
         return status;
     o->q_pieces = o->kv_pieces = NULL;
-    ring->threads = rank_threads(options, o);
-    return ra_ring_plan_fill(ring);
+    if (options)
+        status = ra_copy_in(&ring->asked, sizeof ring->asked, options, "ra_options", "RA_OPTIONS_INIT");
+    ring->threads = rank_threads(&ring->asked, o);
+    return status ? status : ra_ring_plan_fill(ring);
 }
 
 /* A plan without regard to the budget. */
@@ -115,6 +118,7 @@ static ra_status create(const ra_problem *problem, const ra_options *options, co
     if (!ring)
         return ra_fail(RA_ERROR_MEMORY, "out of memory: %zu bytes for a plan", sizeof *ring);
     ring->options = (ra_ring_options)RA_RING_OPTIONS_INIT;
+    ring->asked = (ra_options)RA_OPTIONS_INIT;
     ra_status status = RA_OK;
     if (their_ring)
         status =
@@ -140,15 +144,39 @@ int64_t ra_ring_plan_process_bytes(const ra_ring_plan *ring)
     return bytes;
 }
 
-/* Whether `ranks` ranks fit into the budget. */
-static ra_status fits(const ra_problem *problem, const ra_options *options, const ra_ring_options *ring, int64_t memory,
-                      int ranks, bool *answer)
+/* What the largest process of a ring of so many would hold; the plan's own ranks are given up for it. */
+static ra_status held_by(ra_ring_plan *plan, int ranks, int64_t *bytes)
 {
-    ra_ring_plan *plan = NULL;
-    ra_status status = create(problem, options, ring, ranks, &plan);
+    ra_ring_options *o = &plan->options;
+    ra_partition_clear(&plan->queries);
+    ra_partition_clear(&plan->keys);
+    o->ranks = ranks;
+    plan->threads = rank_threads(&plan->asked, o);
+    ra_status status = ra_partition_make(&plan->queries, "query", plan->plan->q_len, ranks, o->order, NULL, 0);
     if (!status)
-        *answer = ra_ring_plan_process_bytes(plan) <= memory;
-    ra_ring_plan_free(plan);
+        status = ra_partition_make(&plan->keys, "key", plan->plan->kv_len, ranks, o->order, NULL, 0);
+    return status ? status : ra_ring_plan_holds(plan, bytes);
+}
+
+/*
+ * The first ring that fits, one after the other from where it is not out of the question: what a rank holds falls with
+ * their number, but not always. It is at most about four times the least that it could be, and so is the ring.
+ */
+static ra_status find_smallest(ra_ring_plan *plan, int64_t memory, int *ranks)
+{
+    int first = 1;
+    while (first < MOST_TRIED && ra_ring_plan_least(plan, first) > memory)
+        first++;
+    int64_t last = ra_min(MOST_TRIED, 5 * (int64_t)first + 64);
+    ra_status status = RA_OK;
+    for (int tried = first; tried <= last && !status; tried++) {
+        int64_t bytes;
+        status = held_by(plan, tried, &bytes);
+        if (!status && bytes <= memory) {
+            *ranks = tried;
+            return RA_OK;
+        }
+    }
     return status;
 }
 
@@ -160,50 +188,35 @@ ra_status ra_ring_smallest(const ra_problem *problem, const ra_options *options,
         return ra_fail(RA_ERROR_ARGUMENT, "%s is NULL", their_ring ? "ranks" : "ring");
     *ranks = 0;
     ra_status status = ra_copy_in(&ring, sizeof ring, their_ring, "ra_ring_options", "RA_RING_OPTIONS_INIT");
-    if (status)
-        return status;
-    /* Double until it fits, then halve the distance: a rank never holds more when there are more of them. */
-    int too_few = 0, enough = 0;
-    for (int tried = 1; tried <= MOST_TRIED && !enough; tried *= 2) {
-        bool answer = false;
-        status = fits(problem, options, &ring, ring.memory, tried, &answer);
-        if (status)
-            return status;
-        if (answer)
-            enough = tried;
-        else
-            too_few = tried;
-    }
-    while (enough - too_few > 1) {
-        int tried = too_few + (enough - too_few) / 2;
-        bool answer = false;
-        status = fits(problem, options, &ring, ring.memory, tried, &answer);
-        if (status)
-            return status;
-        if (answer)
-            enough = tried;
-        else
-            too_few = tried;
-    }
-    *ranks = enough;
-    return RA_OK;
+    if (!status && (ring.q_pieces || ring.kv_pieces))
+        status = ra_fail(RA_ERROR_ARGUMENT, "q_pieces, kv_pieces: a split of one's own is for one number of ranks");
+    ra_ring_plan *plan = NULL;
+    if (!status)
+        status = create(problem, options, &ring, 1, &plan);
+    if (!status && ring.memory == 0)
+        *ranks = 1;
+    else if (!status)
+        status = find_smallest(plan, ring.memory, ranks);
+    ra_ring_plan_free(plan);
+    return status;
 }
 
 static ra_status refuse_budget(const ra_problem *problem, const ra_options *options, const ra_ring_options *ring,
                                int64_t needed)
 {
+    char advice[96] = "";
     int ranks = 0;
-    ra_status status = ring->q_pieces || ring->kv_pieces ? RA_OK : ra_ring_smallest(problem, options, ring, &ranks);
-    if (status)
-        return status;
-    if (ranks)
-        return ra_fail(
-            RA_ERROR_BUDGET,
-            "memory %lld bytes: a ring of %d needs %lld bytes in a process; the smallest ring that fits is %d",
-            (long long)ring->memory, ring->ranks, (long long)needed, ranks);
-    return ra_fail(RA_ERROR_BUDGET,
-                   "memory %lld bytes: a ring of %d needs %lld bytes in a process; no ring of up to %d fits",
-                   (long long)ring->memory, ring->ranks, (long long)needed, (int)MOST_TRIED);
+    if (!ring->q_pieces && !ring->kv_pieces) {
+        ra_status status = ra_ring_smallest(problem, options, ring, &ranks);
+        if (status)
+            return status;
+        if (ranks)
+            snprintf(advice, sizeof advice, "; the smallest ring that fits is %d", ranks);
+        else
+            snprintf(advice, sizeof advice, "; no ring of up to %d fits", (int)MOST_TRIED);
+    }
+    return ra_fail(RA_ERROR_BUDGET, "memory %lld bytes: a ring of %d needs %lld bytes in a process%s",
+                   (long long)ring->memory, ring->ranks, (long long)needed, advice);
 }
 
 ra_status ra_ring_plan_create(const ra_problem *problem, const ra_options *options, const ra_ring_options *ring,

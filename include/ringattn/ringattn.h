@@ -438,7 +438,10 @@ RA_API ra_status ra_ring_plan_rank(const ra_ring_plan *plan, int rank, ra_rank_i
 /* What the largest process will hold: one rank for the simulation and MPI, all of them for threads. */
 RA_API int64_t ra_ring_plan_process_bytes(const ra_ring_plan *plan);
 
-/* The smallest number of ranks whose plan fits into ring->memory; *ranks = 0: none does. ring->ranks is ignored. */
+/*
+ * The smallest number of ranks, up to 4096, whose plan fits into ring->memory; *ranks = 0: none does. ring->ranks is
+ * ignored; a split of the caller's own is refused.
+ */
 RA_API ra_status ra_ring_smallest(const ra_problem *problem, const ra_options *options, const ra_ring_options *ring,
                                   int *ranks);
 

@@ -109,7 +109,8 @@ static ra_status fill_rank(ra_ring_plan *ring, int rank, const ra_traffic *traff
     return RA_OK;
 }
 
-ra_status ra_ring_plan_fill(ra_ring_plan *ring)
+/* What follows from the options and the problem. */
+static void derive(ra_ring_plan *ring)
 {
     const ra_plan *p = ring->plan;
     const ra_ring_options *o = &ring->options;
@@ -118,15 +119,53 @@ ra_status ra_ring_plan_fill(ra_ring_plan *ring)
     ring->v_row_bytes = p->batch * p->kv_heads * p->value_dim * (int64_t)ra_dtype_size(o->v_dtype);
     ring->by_reference = o->transport == RA_TRANSPORT_THREADS || (o->transport == RA_TRANSPORT_SIM && o->lent);
     ring->hold_own = !(ring->by_reference && o->lent);
+}
+
+ra_status ra_ring_plan_fill(ra_ring_plan *ring)
+{
+    const ra_ring_options *o = &ring->options;
+    derive(ring);
     ra_traffic *traffic = calloc((size_t)o->ranks, sizeof *traffic);
     ring->ranks = calloc((size_t)o->ranks, sizeof *ring->ranks);
     if (!traffic || !ring->ranks) {
         free(traffic);
         return ra_fail(RA_ERROR_MEMORY, "out of memory: the plan of %d ranks", o->ranks);
     }
-    ra_status status = ra_traffic_count(p, &ring->queries, &ring->keys, o->strategy, traffic);
+    ra_status status = ra_traffic_count(ring->plan, &ring->queries, &ring->keys, o->strategy, traffic);
     for (int rank = 0; rank < o->ranks && !status; rank++)
         status = fill_rank(ring, rank, &traffic[rank]);
     free(traffic);
     return status;
+}
+
+ra_status ra_ring_plan_holds(ra_ring_plan *ring, int64_t *bytes)
+{
+    *bytes = 0;
+    derive(ring);
+    for (int rank = 0; rank < ring->options.ranks; rank++) {
+        ra_schedule schedule;
+        ra_workload work;
+        ra_status status = ra_schedule_make(ring, rank, &schedule);
+        if (status)
+            return status;
+        ra_ring_workload(ring, rank, &work);
+        int64_t total = ra_ring_memory(ring, rank, &schedule, &work).total;
+        ra_schedule_free(&schedule);
+        *bytes = ring->options.transport == RA_TRANSPORT_THREADS ? *bytes + total : ra_max(*bytes, total);
+    }
+    return RA_OK;
+}
+
+int64_t ra_ring_plan_least(const ra_ring_plan *ring, int ranks)
+{
+    const ra_plan *p = ring->plan;
+    /* Whole blocks, but no rank has less than its share; threads hold everything together. */
+    int64_t together = ring->options.transport == RA_TRANSPORT_THREADS ? 1 : ranks;
+    int64_t q_rows = p->q_len / together, kv_rows = p->kv_len / together, f = sizeof(float);
+    int64_t bytes = q_rows * p->batch * p->heads * p->value_dim * f;
+    if (!ring->options.lent)
+        bytes += q_rows * ring->q_row_bytes;
+    if (ring->hold_own)
+        bytes += kv_rows * (ring->k_row_bytes + ring->v_row_bytes);
+    return bytes;
 }

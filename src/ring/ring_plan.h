@@ -7,6 +7,7 @@
 struct ra_ring_plan {
     ra_plan *plan;                                 /* owned */
     ra_ring_options options;                       /* its pieces are not kept */
+    ra_options asked;                              /* as the caller gave them */
     int threads;                                   /* of each rank */
     ra_partition queries, keys;                    /* owned */
     int64_t k_row_bytes, v_row_bytes, q_row_bytes; /* of one position: all batches and heads */
@@ -33,5 +34,11 @@ ra_rank_memory ra_ring_memory(const ra_ring_plan *ring, int rank, const struct r
 
 /* Everything but the partitions and the options, which are there. */
 ra_status ra_ring_plan_fill(ra_ring_plan *ring);
+
+/* What the largest process would hold, without the rest of the plan. */
+ra_status ra_ring_plan_holds(ra_ring_plan *ring, int64_t *bytes);
+
+/* Less than a rank will hold in a ring of so many: its queries, states and one chunk. */
+int64_t ra_ring_plan_least(const ra_ring_plan *ring, int ranks);
 
 #endif

@@ -149,6 +149,7 @@ typedef struct maker {
     int64_t receive_room, send_room;
     int64_t own_last[RA_PARTS];             /* until which phase the rank's own rows are needed */
     int64_t (*part_rows)[RA_PARTS];         /* [steps]: rows that are held */
+    int64_t *met;                           /* [ranks]: the last step in which each was met as an owner, from 1 */
     uint64_t *held, *left, *some, *scratch; /* words */
 } maker;
 
@@ -302,33 +303,59 @@ static bool schedule_ring(maker *m)
     return true;
 }
 
+/* Rows of a part of the sequence from each of its owners, this rank aside. */
+static bool direct_receives(maker *m, int64_t step, const ra_share *keys)
+{
+    int64_t first = ra_share_range(keys, 0).first, end = ra_share_range(keys, keys->ranges - 1).end;
+    for (int64_t at = first; at < end;) {
+        ra_owned owned = ra_partition_owner(&m->ring->keys, at);
+        at = owned.end;
+        bool new = m->met[owned.rank] != step + 1;
+        m->met[owned.rank] = step + 1;
+        if (!new || owned.rank == m->rank)
+            continue;
+        ra_phase_rows(m->ring, owned.rank, m->rank, step, m->some, m->scratch);
+        if (!add_receive(m, step, owned.rank, keys))
+            return false;
+    }
+    return true;
+}
+
+/* This rank's own rows of a part to everyone who reads them; what it reads itself is copied out of them too. */
+static bool direct_sends(maker *m, int64_t step, const ra_share *mine)
+{
+    const ra_ring_plan *ring = m->ring;
+    ra_piece part = ra_even_part(ring->keys.length, m->schedule->steps, step);
+    if (ra_share_rows_below(mine, part.end) == ra_share_rows_below(mine, part.first))
+        return true;
+    for (int rank = 0; rank < ring->options.ranks; rank++) {
+        ra_phase_held(ring, m->rank, rank, step, m->some, m->scratch);
+        int64_t sends = m->schedule->send_count;
+        if (!add_send(m, step, rank, mine, -1))
+            return false;
+        if (rank == m->rank)
+            m->schedule->send_count = sends;
+    }
+    return true;
+}
+
 /* Broadcast and all-gather: every owner gives its rows of a part to everyone who reads them. */
 static bool schedule_direct(maker *m)
 {
     const ra_ring_plan *ring = m->ring;
-    ra_share mine = ra_partition_share(&ring->keys, m->rank);
     for (int64_t step = 0; step < m->schedule->steps; step++) {
         ra_share keys = ra_step_keys(ring, m->rank, step);
         if (!needed(ring, m->rank, &keys, m->held))
-            clear(m->held, keys.blocks);
+            continue;
         count_parts(m, step, &keys);
-        for (int rank = 0; rank < ring->options.ranks; rank++) {
-            ra_phase_rows(ring, rank, m->rank, step, m->some, m->scratch);
-            if (rank != m->rank && !add_receive(m, step, rank, &keys))
-                return false;
-        }
+        if (m->schedule->step[step].rows && !direct_receives(m, step, &keys))
+            return false;
     }
-    /* The other way round, out of this rank's own rows; what it reads itself is copied out of them too. */
+    ra_share mine = ra_partition_share(&ring->keys, m->rank);
     all_rows(&mine, m->held);
     for (int64_t step = 0; step < m->schedule->steps; step++)
-        for (int rank = 0; rank < ring->options.ranks; rank++) {
-            ra_phase_held(ring, m->rank, rank, step, m->some, m->scratch);
-            int64_t sends = m->schedule->send_count;
-            if (!add_send(m, step, rank, &mine, -1))
-                return false;
-            if (rank == m->rank)
-                m->schedule->send_count = sends;
-        }
+        if (!direct_sends(m, step, &mine))
+            return false;
     return true;
 }
 
@@ -430,8 +457,9 @@ ra_status ra_schedule_make(const ra_ring_plan *ring, int rank, ra_schedule *s)
     s->step = calloc((size_t)s->steps, sizeof *s->step);
     maker m = {.ring = ring, .rank = rank, .schedule = s, .own_last = {-1, -1}};
     m.part_rows = calloc((size_t)s->steps, sizeof *m.part_rows);
+    m.met = calloc((size_t)ring->options.ranks, sizeof *m.met);
     m.held = calloc((size_t)(4 * blocks), sizeof *m.held);
-    bool made = s->step && m.part_rows && m.held;
+    bool made = s->step && m.part_rows && m.met && m.held;
     for (int64_t i = 0; made && i < s->steps; i++)
         s->step[i].slot[0] = s->step[i].slot[1] = -1;
     if (made) {
@@ -442,6 +470,7 @@ ra_status ra_schedule_make(const ra_ring_plan *ring, int rank, ra_schedule *s)
             (ring->options.strategy == RA_STRATEGY_RING ? schedule_ring(&m) : schedule_direct(&m)) && assign_slots(&m);
     }
     free(m.held);
+    free(m.met);
     free(m.part_rows);
     if (!made) {
         ra_schedule_free(s);
