@@ -1,20 +1,35 @@
-/* The benchmark suites of the command. They use the public header only. */
+/* The benchmark suites of the command. They use the public headers only. */
 #ifndef BENCH_BENCH_H
 #define BENCH_BENCH_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 typedef struct bench_options {
-    int threads;               /* of the kernels measured; 0: as many as cores */
-    int rounds;                /* samples of each case */
+    int threads;               /* of the kernels measured; 0: the suite's own number */
+    int rounds;                /* samples of each case; at most SAMPLING_MOST */
     const char *only;          /* NULL, or a text that the names of the cases to run contain */
     bool (*interrupted)(void); /* asked between samples: whether to stop */
+    int64_t length;            /* of the sequence; 0: the suite's own */
+    bool quick;
+    const char *mpi; /* the MPI that is built in, with its version; NULL: none */
 } bench_options;
 
 /*
- * ringattn bench kernel: the kernels against the machine's arithmetic peak. 0; 1 when a case failed; 2 when there is
- * none of that name. After an interruption what was measured so far is printed.
+ * Each returns 0; 1 when a case failed; 2 when nothing could be begun. No speed makes a case fail. After an
+ * interruption what was measured so far is printed.
  */
+
+/* ringattn bench kernel: the kernels against the machine's arithmetic peak. */
 int bench_kernel(const bench_options *options);
+
+/* ringattn bench memory: what a rank holds, as planned, as accounted and as the system saw it. */
+int bench_memory(const bench_options *options);
+
+/* ringattn bench ring: the same problem over ranks and in one piece. Starts itself under mpirun where it can. */
+int bench_ring(const bench_options *options);
+
+/* ringattn bench ring-rank: that, as one of the processes that an mpirun has started. */
+int bench_ring_rank(const bench_options *options);
 
 #endif

@@ -5,12 +5,12 @@
 #include "bench.h"
 #include "naive.h"
 #include "sampling.h"
+#include "tensors.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 typedef struct bench_case {
@@ -40,7 +40,7 @@ static const bench_case cases[] = {
     {"avx2 8192 d128 full", 8192, 8192, 8, 8, 128, "full", RA_F32, RA_KERNEL_AVX2, 0, 0.84, OF_PEAK},
     {"generic 2048 d64 full", 2048, 2048, 1, 1, 64, "full", RA_F32, RA_KERNEL_GENERIC, 1, 6.0, OF_NAIVE},
 };
-enum { CASES = sizeof cases / sizeof cases[0], CHECKED_ROWS = 6 };
+enum { CASES = sizeof cases / sizeof cases[0] };
 
 /* A case ready to run. */
 typedef struct bench_run {
@@ -48,42 +48,19 @@ typedef struct bench_run {
     ra_kernel_id kernel;
     int threads;
     ra_plan *plan;
-    ra_tensor q, k, v, output;
-    void *memory;
-    int64_t key_value_bytes;
+    bench_tensors tensors;
     double error; /* against the oracle */
     int64_t peak_bytes;
     samples taken;
 } bench_run;
 
-static void fill(ra_tensor *t, uint64_t seed)
-{
-    if (t->dtype == RA_F32) {
-        ra_generate(RA_NORMAL, seed, 0, t->batch * t->seq * t->heads * t->dim, t->data);
-        return;
-    }
-    for (int64_t b = 0; b < t->batch; b++)
-        for (int64_t s = 0; s < t->seq; s++)
-            for (int64_t h = 0; h < t->heads; h++) {
-                float row[1024];
-                ra_generate(RA_NORMAL, seed, ((b * t->seq + s) * t->heads + h) * t->dim, t->dim, row);
-                for (int64_t d = 0; d < t->dim; d++)
-                    ra_tensor_set(t, b, s, h, d, row[d]);
-            }
-}
-
 static ra_status check_rows(bench_run *r)
 {
-    double row[1024];
-    for (int i = 0; i < CHECKED_ROWS; i++) {
-        int64_t query = r->c->q_len * i / CHECKED_ROWS, head = i % r->c->heads;
-        ra_status status = ra_reference_row(r->plan, &r->q, &r->k, &r->v, 0, head, query, row, NULL);
-        if (status)
-            return status;
-        for (int64_t d = 0; d < r->c->dim; d++)
-            r->error = fmax(r->error, fabs(row[d] - ra_tensor_get(&r->output, 0, query, head, d)));
-    }
-    return RA_OK;
+    ra_status status = RA_OK;
+    for (int i = 0; i < BENCH_CHECKED_ROWS && !status; i++)
+        status = bench_check_row(r->plan, &r->tensors, bench_checked_query(&r->tensors, i),
+                                 bench_checked_head(&r->tensors, i), &r->error);
+    return status;
 }
 
 static ra_status prepare(bench_run *r, const bench_case *c, ra_kernel_id best, int threads)
@@ -102,26 +79,14 @@ static ra_status prepare(bench_run *r, const bench_case *c, ra_kernel_id best, i
     ra_status status = ra_plan_create(&problem, &options, &r->plan);
     if (status)
         return status;
-    int64_t size = (int64_t)ra_dtype_size(c->dtype);
-    int64_t query_bytes = c->q_len * c->heads * c->dim * size, key_bytes = c->kv_len * c->kv_heads * c->dim * size;
-    r->key_value_bytes = 2 * key_bytes;
-    enum { LARGE_PAGE = 2 << 20 };
-    size_t bytes = (size_t)(2 * query_bytes + 2 * key_bytes + LARGE_PAGE - 1) / LARGE_PAGE * LARGE_PAGE;
-    char *at = r->memory = aligned_alloc(LARGE_PAGE, bytes);
-    if (!at) {
-        fprintf(stderr, "ringattn bench: out of memory for %s\n", c->name);
-        return RA_ERROR_MEMORY;
-    }
-    madvise(at, bytes, MADV_HUGEPAGE); /* as the command does for its tensors */
-    r->k = ra_tensor_dense(at, c->dtype, RA_BSHD, 1, c->kv_len, c->kv_heads, c->dim);
-    r->v = ra_tensor_dense(at + key_bytes, c->dtype, RA_BSHD, 1, c->kv_len, c->kv_heads, c->dim);
-    r->q = ra_tensor_dense(at + 2 * key_bytes, c->dtype, RA_BSHD, 1, c->q_len, c->heads, c->dim);
-    r->output = ra_tensor_dense(at + 2 * key_bytes + query_bytes, c->dtype, RA_BSHD, 1, c->q_len, c->heads, c->dim);
-    fill(&r->q, 1);
-    fill(&r->k, 2);
-    fill(&r->v, 3);
+    bench_tensors *t = &r->tensors;
+    const bench_shape shape = {c->q_len, c->kv_len, c->heads, c->kv_heads, c->dim, c->dtype};
+    status = bench_tensors_take(t, &shape, c->name);
+    if (status)
+        return status;
+    bench_tensors_fill(t);
     ra_stats stats = RA_STATS_INIT;
-    status = ra_forward(r->plan, &r->q, &r->k, &r->v, &r->output, NULL, &stats);
+    status = ra_forward(r->plan, &t->q, &t->k, &t->v, &t->output, NULL, &stats);
     r->peak_bytes = stats.peak_bytes;
     return status ? status : check_rows(r);
 }
@@ -129,14 +94,15 @@ static ra_status prepare(bench_run *r, const bench_case *c, ra_kernel_id best, i
 /* How much faster than the naive loops, in one go. */
 static ra_status against_naive(bench_run *r, double seconds, double *ratio)
 {
-    float *scores = malloc((size_t)r->c->kv_len * sizeof *scores), *output = malloc((size_t)r->key_value_bytes / 2);
+    float *scores = malloc((size_t)r->c->kv_len * sizeof *scores),
+          *output = malloc((size_t)r->tensors.key_value_bytes / 2);
     if (!scores || !output) {
         free(scores);
         free(output);
         return RA_ERROR_MEMORY;
     }
     double start = probe_seconds();
-    naive_attention(r->q.data, r->k.data, r->v.data, output, scores, r->c->kv_len, r->c->dim,
+    naive_attention(r->tensors.q.data, r->tensors.k.data, r->tensors.v.data, output, scores, r->c->kv_len, r->c->dim,
                     (float)(1 / sqrt((double)r->c->dim)));
     *ratio = (probe_seconds() - start) / seconds;
     free(scores);
@@ -148,20 +114,21 @@ static ra_status against_naive(bench_run *r, double seconds, double *ratio)
 static ra_status measure(bench_run *r)
 {
     sample *s = &r->taken.at[r->taken.count++];
+    const bench_tensors *t = &r->tensors;
     ra_stats stats = RA_STATS_INIT;
     s->before = probe_now(r->kernel, r->threads);
     if (r->c->yardstick == OF_BANDWIDTH)
-        s->before.fma = probe_bandwidth(r->memory, r->key_value_bytes, r->threads);
+        s->before.fma = probe_bandwidth(t->memory, t->key_value_bytes, r->threads);
     double processor = probe_processor_seconds(), start = probe_seconds();
-    ra_status status = ra_forward(r->plan, &r->q, &r->k, &r->v, &r->output, NULL, &stats);
+    ra_status status = ra_forward(r->plan, &t->q, &t->k, &t->v, &t->output, NULL, &stats);
     if (status)
         return status;
     s->share = (probe_processor_seconds() - processor) / ((probe_seconds() - start) * r->threads);
     s->value = stats.flops / stats.seconds_compute;
     s->after = probe_now(r->kernel, r->threads);
     if (r->c->yardstick == OF_BANDWIDTH) {
-        s->value = (double)r->key_value_bytes / stats.seconds_compute;
-        s->after.fma = probe_bandwidth(r->memory, r->key_value_bytes, r->threads);
+        s->value = (double)t->key_value_bytes / stats.seconds_compute;
+        s->after.fma = probe_bandwidth(t->memory, t->key_value_bytes, r->threads);
     }
     if (r->c->yardstick == OF_NAIVE) {
         s->before.fma = s->after.fma = 1;
@@ -170,24 +137,21 @@ static ra_status measure(bench_run *r)
     return RA_OK;
 }
 
-/* What the matrix-product probe gives when nothing disturbs it: nine tenths of a run's readings are lower. */
+/* Of the cases that share a probe. */
 static probe_reading undisturbed(const bench_run *runs, int count, ra_kernel_id kernel, int threads)
 {
     static double readings[2 * CASES * SAMPLING_MOST];
     int n = 0;
     for (int i = 0; i < count; i++)
-        for (int j = 0; j < runs[i].taken.count && runs[i].kernel == kernel && runs[i].threads == threads; j++) {
-            readings[n++] = runs[i].taken.at[j].before.gemm;
-            readings[n++] = runs[i].taken.at[j].after.gemm;
-        }
-    return (probe_reading){0, sampling_quantile(readings, n, 0.9)};
+        if (runs[i].kernel == kernel && runs[i].threads == threads)
+            n += sampling_readings(&runs[i].taken, readings + n);
+    return sampling_undisturbed(readings, n);
 }
 
 static int report(const bench_run *r, probe_reading best)
 {
     sampling_result result = sampling_of(&r->taken, best);
-    double tolerance = r->c->dtype == RA_F32 ? 2e-6 : r->c->dtype == RA_F16 ? 1e-3 : 8e-3;
-    bool right = r->error <= tolerance;
+    bool right = r->error <= bench_tolerance(r->c->dtype);
     const char *unit = r->c->yardstick == OF_BANDWIDTH ? "GB/s" : r->c->yardstick == OF_NAIVE ? "x" : "GFLOP/s";
     double shown = r->c->yardstick == OF_NAIVE ? result.value : result.value / 1e9;
     char product[16] = "-"; /* says something about the cases measured against the same peak */
@@ -258,7 +222,7 @@ int bench_kernel(const bench_options *options)
     int code = run_cases(options, runs, machine.kernel, threads);
     for (int i = 0; i < CASES; i++) {
         ra_plan_free(runs[i].plan);
-        free(runs[i].memory);
+        bench_tensors_give(&runs[i].tensors);
     }
     free(runs);
     return code;

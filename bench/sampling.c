@@ -25,6 +25,20 @@ double sampling_quantile(double *values, int count, double fraction)
     return values[(int)(fraction * (count - 1))];
 }
 
+int sampling_readings(const samples *s, double *readings)
+{
+    for (int i = 0; i < s->count; i++) {
+        readings[2 * i] = s->at[i].before.gemm;
+        readings[2 * i + 1] = s->at[i].after.gemm;
+    }
+    return 2 * s->count;
+}
+
+probe_reading sampling_undisturbed(double *readings, int count)
+{
+    return (probe_reading){0, sampling_quantile(readings, count, 0.9)};
+}
+
 static bool quiet(const sample *s, probe_reading best)
 {
     const double enough = 0.95;
@@ -48,5 +62,24 @@ sampling_result sampling_of(const samples *s, probe_reading best)
     result.value = sampling_median(values, n);
     result.ratio = sampling_median(ratios, n);
     result.product = sampling_median(products, n);
+    return result;
+}
+
+sampling_relation sampling_against(const samples *s, const samples *base, probe_reading best)
+{
+    sampling_relation result = {0, 0, 0, 0, s->count < base->count ? s->count : base->count};
+    for (int i = 0; i < result.count; i++)
+        result.quiet += quiet(&s->at[i], best) && quiet(&base->at[i], best);
+    double values[SAMPLING_MOST], bases[SAMPLING_MOST], ratios[SAMPLING_MOST];
+    int n = 0;
+    for (int i = 0; i < result.count; i++)
+        if (result.quiet == 0 || (quiet(&s->at[i], best) && quiet(&base->at[i], best))) {
+            values[n] = s->at[i].value;
+            bases[n] = base->at[i].value;
+            ratios[n++] = s->at[i].value / base->at[i].value;
+        }
+    result.value = sampling_median(values, n);
+    result.base = sampling_median(bases, n);
+    result.ratio = sampling_median(ratios, n);
     return result;
 }

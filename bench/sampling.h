@@ -30,11 +30,28 @@ typedef struct sampling_result {
 double sampling_median(double *values, int count);
 double sampling_quantile(double *values, int count, double fraction);
 
+/* Copies the readings of the matrix-product probe, two for each sample; returns how many. */
+int sampling_readings(const samples *s, double *readings);
+
+/* What that probe gives when nothing disturbs it: nine tenths of a run's readings are lower. Sorts them. */
+probe_reading sampling_undisturbed(double *readings, int count);
+
 /*
  * A sample is quiet when its threads had 0.95 of their processor time, and when the matrix-product probe before and
  * after it reached 0.95 of `best`, an undisturbed reading: a busy neighbour on the same core slows that probe, and
  * kernels with it, far more than the multiply-add loop.
  */
 sampling_result sampling_of(const samples *s, probe_reading best);
+
+/*
+ * Two things measured in the same rounds: medians of both and of the rounds' ratios, over the rounds in which both were
+ * quiet if there are any, else over all.
+ */
+typedef struct sampling_relation {
+    double value, base, ratio;
+    int quiet, count;
+} sampling_relation;
+
+sampling_relation sampling_against(const samples *s, const samples *base, probe_reading best);
 
 #endif

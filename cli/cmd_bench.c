@@ -3,28 +3,102 @@
 #include "bench/bench.h"
 #include "commands.h"
 #include "interrupt.h"
+#include "job.h"
 #include "report.h"
 
+#include <stdio.h>
 #include <string.h>
 
-int cmd_bench(int argc, char **argv)
+typedef struct bench_suite {
+    const char *name;
+    int (*run)(const bench_options *options);
+    int rounds, quick_rounds; /* unless --rounds says otherwise */
+    bool samples, length;     /* which options it takes beside --quick */
+    bool hidden;              /* is started by another one */
+    const char *summary, *quick, *length_help, *example;
+} bench_suite;
+
+static const bench_suite SUITES[] = {
+    {.name = "kernel",
+     .run = bench_kernel,
+     .rounds = 15,
+     .quick_rounds = 3,
+     .samples = true,
+     .summary = "The kernels against this machine's multiply-add peak and memory bandwidth.",
+     .quick = "three rounds",
+     .example = "ringattn bench kernel --quick"},
+    {.name = "memory",
+     .run = bench_memory,
+     .length = true,
+     .summary = "What a rank of a ring holds: planned, accounted and as the system saw it, for rings of 2 to 64\n"
+                "and for MPI processes. Exit code 1 when a bound does not hold.",
+     .quick = "runs of length 4096",
+     .length_help = "length of the runs (default 16384); plans are shown for 65536",
+     .example = "ringattn bench memory --quick"},
+    {.name = "ring",
+     .run = bench_ring,
+     .rounds = 7,
+     .quick_rounds = 3,
+     .samples = true,
+     .length = true,
+     .summary = "The same problem over ranks and in one piece, with as many threads in all. Starts itself under\n"
+                "mpirun when MPI is built in.",
+     .quick = "three rounds",
+     .length_help = "length of the sequence (default 8192)",
+     .example = "ringattn bench ring --quick"},
+    {.name = "ring-rank",
+     .run = bench_ring_rank,
+     .rounds = 7,
+     .quick_rounds = 3,
+     .samples = true,
+     .length = true,
+     .hidden = true,
+     .summary = "One process of ringattn bench ring: started by it, under mpirun.",
+     .quick = "three rounds",
+     .length_help = "length of the sequence (default 8192)",
+     .example = "mpirun --bind-to none -n 2 ringattn bench ring-rank --threads 2"},
+};
+enum { SUITE_COUNT = sizeof SUITES / sizeof *SUITES, MOST_OPTIONS = 5 };
+
+static int print_suites(void)
 {
-    int64_t threads = 0, rounds = 15;
-    bool quick = false;
-    const char *only = NULL;
-    const arg_option options[] = {
-        {.name = "quick", .kind = ARG_FLAG, .help = "three rounds", .target = &quick},
+    printf("usage: ringattn bench SUITE [options]\n\nMeasurements of this machine and this library, in one run.\n\n");
+    for (int i = 0; i < SUITE_COUNT; i++) {
+        const bench_suite *s = &SUITES[i];
+        if (s->hidden)
+            continue;
+        printf("  %-8s", s->name);
+        for (const char *c = s->summary; *c; c++) {
+            putchar(*c);
+            if (*c == '\n')
+                printf("%10s", "");
+        }
+        putchar('\n');
+    }
+    printf("  --help  print this text; with a suite, its options\n\nexample: ringattn bench kernel --quick\n");
+    return EXIT_OK;
+}
+
+/* The options that a suite takes; `rounds` and the others are left alone where it takes none. */
+static int parse(const bench_suite *suite, int argc, char **argv, bench_options *bench)
+{
+    int64_t rounds = 0, threads = 0;
+    char verb[32], rounds_help[64];
+    snprintf(verb, sizeof verb, "bench %s", suite->name);
+    snprintf(rounds_help, sizeof rounds_help, "samples of each case (default %d)", suite->rounds);
+    const arg_option all[MOST_OPTIONS] = {
+        {.name = "quick", .kind = ARG_FLAG, .help = suite->quick, .target = &bench->quick},
         {.name = "rounds",
          .kind = ARG_INTEGER,
          .metavar = "N",
-         .help = "samples of each case (default 15)",
+         .help = rounds_help,
          .target = &rounds,
          .min = 1,
          .max = 1000},
         {.name = "threads",
          .kind = ARG_INTEGER,
          .metavar = "N",
-         .help = "threads (default: cores)",
+         .help = suite->length ? "threads in all (default 2)" : "threads (default: cores)",
          .target = &threads,
          .min = 1,
          .max = 4096},
@@ -32,22 +106,43 @@ int cmd_bench(int argc, char **argv)
          .kind = ARG_TEXT,
          .metavar = "TEXT",
          .help = "only cases whose name contains TEXT",
-         .target = &only},
+         .target = &bench->only},
+        {.name = "length",
+         .kind = ARG_INTEGER,
+         .metavar = "N",
+         .help = suite->length_help,
+         .target = &bench->length,
+         .min = 64,
+         .max = 1 << 20},
     };
+    arg_option taken[MOST_OPTIONS];
+    int count = 0;
+    for (int i = 0; i < MOST_OPTIONS; i++)
+        if (i == 0 || (i == MOST_OPTIONS - 1 ? suite->length : suite->samples))
+            taken[count++] = all[i];
     const arg_command command = {
-        .verb = "bench kernel",
-        .summary = "The kernels against this machine's multiply-add peak and memory bandwidth.",
-        .options = options,
-        .option_count = sizeof options / sizeof options[0],
-        .example = "ringattn bench kernel --quick",
-    };
-    bool help = argc == 2 && strcmp(argv[1], "--help") == 0;
-    if (!help && (argc < 2 || strcmp(argv[1], "kernel") != 0))
-        return report(EXIT_USAGE, "expected the suite \"kernel\", found %s", argc < 2 ? "nothing" : argv[1]);
-    int code = help ? args_parse(&command, argc, argv) : args_parse(&command, argc - 1, argv + 1);
+        .verb = verb, .summary = suite->summary, .options = taken, .option_count = count, .example = suite->example};
+    int code = args_parse(&command, argc, argv);
+    bench->threads = (int)threads;
+    bench->rounds = rounds ? (int)rounds : bench->quick ? suite->quick_rounds : suite->rounds;
+    return code;
+}
+
+int cmd_bench(int argc, char **argv)
+{
+    if (argc == 2 && strcmp(argv[1], "--help") == 0)
+        return print_suites();
+    const bench_suite *suite = NULL;
+    for (int i = 0; i < SUITE_COUNT && argc >= 2; i++)
+        if (strcmp(argv[1], SUITES[i].name) == 0)
+            suite = &SUITES[i];
+    if (!suite)
+        return report(EXIT_USAGE, "expected the suite \"kernel\", \"memory\" or \"ring\", found %s",
+                      argc < 2 ? "nothing" : argv[1]);
+    bench_options bench = {.interrupted = interrupted, .mpi = job_mpi_name()};
+    int code = parse(suite, argc - 1, argv + 1, &bench);
     if (code != ARGS_RUN)
         return code;
-    const bench_options bench = {(int)threads, quick ? 3 : (int)rounds, only, interrupted};
-    code = bench_kernel(&bench);
+    code = suite->run(&bench);
     return interrupted() ? interrupt_exit() : code;
 }

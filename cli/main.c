@@ -20,7 +20,7 @@ static const struct {
     {"show", cmd_show, "a pattern as a picture"},
     {"generate", cmd_generate, "made-up tensors"},
     {"info", cmd_info, "version, processor, what is built in"},
-    {"bench", cmd_bench, "measure speed against the peak of this machine"},
+    {"bench", cmd_bench, "measure the speed and the memory of this library on this machine"},
 };
 enum { COMMAND_COUNT = sizeof COMMANDS / sizeof *COMMANDS };
 

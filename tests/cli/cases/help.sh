@@ -5,3 +5,6 @@ run --version
 for verb in attend check verify show generate info bench; do
     run $verb --help
 done
+for suite in kernel memory ring; do
+    run bench $suite --help
+done

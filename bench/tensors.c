@@ -1,0 +1,83 @@
+#include "tensors.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+enum { LARGE_PAGE = 2 << 20, MOST_DIM = 1024 };
+
+ra_status bench_tensors_take(bench_tensors *t, const bench_shape *s, const char *name)
+{
+    int64_t size = (int64_t)ra_dtype_size(s->dtype);
+    int64_t query_bytes = s->q_len * s->heads * s->dim * size, key_bytes = s->kv_len * s->kv_heads * s->dim * size;
+    size_t bytes = (size_t)(2 * query_bytes + 2 * key_bytes + LARGE_PAGE - 1) / LARGE_PAGE * LARGE_PAGE;
+    char *at = t->memory = aligned_alloc(LARGE_PAGE, bytes);
+    if (!at) {
+        fprintf(stderr, "ringattn bench: out of memory for %s\n", name);
+        return RA_ERROR_MEMORY;
+    }
+    madvise(at, bytes, MADV_HUGEPAGE);
+    t->key_value_bytes = 2 * key_bytes;
+    t->k = ra_tensor_dense(at, s->dtype, RA_BSHD, 1, s->kv_len, s->kv_heads, s->dim);
+    t->v = ra_tensor_dense(at + key_bytes, s->dtype, RA_BSHD, 1, s->kv_len, s->kv_heads, s->dim);
+    t->q = ra_tensor_dense(at + 2 * key_bytes, s->dtype, RA_BSHD, 1, s->q_len, s->heads, s->dim);
+    t->output = ra_tensor_dense(at + 2 * key_bytes + query_bytes, s->dtype, RA_BSHD, 1, s->q_len, s->heads, s->dim);
+    return RA_OK;
+}
+
+static void fill(ra_tensor *t, uint64_t seed)
+{
+    if (t->dtype == RA_F32) {
+        ra_generate(RA_NORMAL, seed, 0, t->batch * t->seq * t->heads * t->dim, t->data);
+        return;
+    }
+    for (int64_t b = 0; b < t->batch; b++)
+        for (int64_t s = 0; s < t->seq; s++)
+            for (int64_t h = 0; h < t->heads; h++) {
+                float row[MOST_DIM];
+                ra_generate(RA_NORMAL, seed, ((b * t->seq + s) * t->heads + h) * t->dim, t->dim, row);
+                for (int64_t d = 0; d < t->dim; d++)
+                    ra_tensor_set(t, b, s, h, d, row[d]);
+            }
+}
+
+void bench_tensors_fill(bench_tensors *t)
+{
+    fill(&t->q, 1);
+    fill(&t->k, 2);
+    fill(&t->v, 3);
+}
+
+void bench_tensors_give(bench_tensors *t)
+{
+    free(t->memory);
+    t->memory = NULL;
+}
+
+ra_status bench_check_row(const ra_plan *plan, const bench_tensors *t, int64_t query, int64_t head, double *error)
+{
+    double row[MOST_DIM];
+    ra_status status = ra_reference_row(plan, &t->q, &t->k, &t->v, 0, head, query, row, NULL);
+    for (int64_t d = 0; d < t->output.dim && !status; d++) {
+        double difference = fabs(row[d] - ra_tensor_get(&t->output, 0, query, head, d));
+        if (!(difference <= *error) && !isnan(*error)) /* NaN is an error too, and stays */
+            *error = difference;
+    }
+    return status;
+}
+
+int64_t bench_checked_query(const bench_tensors *t, int index)
+{
+    return t->q.seq * index / BENCH_CHECKED_ROWS;
+}
+
+int64_t bench_checked_head(const bench_tensors *t, int index)
+{
+    return index % t->q.heads;
+}
+
+double bench_tolerance(ra_dtype dtype)
+{
+    return dtype == RA_F32 ? 2e-6 : dtype == RA_F16 ? 1e-3 : 8e-3;
+}

@@ -1,0 +1,76 @@
+/* Accounted memory. */
+#include "base/memory.h"
+#include "support/unit.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MIB = 1 << 20 };
+
+static void blocks_are_aligned_and_counted(void **state)
+{
+    (void)state;
+    static const int64_t SIZES[] = {1, 64, 65, MIB, 4 * MIB - 64, 4 * MIB - 63, 4 * MIB, 9 * MIB + 1};
+    enum { COUNT = sizeof SIZES / sizeof *SIZES };
+    ra_accountant accountant = {0, 0};
+    void *blocks[COUNT];
+    int64_t sum = 0;
+    for (int i = 0; i < COUNT; i++) {
+        assert_int_equal(ra_memory_take(&accountant, SIZES[i], "a block", &blocks[i]), RA_OK);
+        assert_true((uintptr_t)blocks[i] % 64 == 0);
+        memset(blocks[i], i, (size_t)SIZES[i]);
+        sum += ra_memory_rounded(SIZES[i]);
+        assert_true(accountant.bytes == sum);
+    }
+    for (int i = 0; i < COUNT; i++) {
+        assert_int_equal(((unsigned char *)blocks[i])[SIZES[i] - 1], i);
+        ra_memory_give(&accountant, blocks[i], SIZES[i]);
+    }
+    assert_true(accountant.bytes == 0 && accountant.peak == sum);
+}
+
+static void too_much_is_a_status(void **state)
+{
+    (void)state;
+    ra_accountant accountant = {0, 0};
+    void *block = &accountant;
+    assert_int_equal(ra_memory_take(&accountant, INT64_C(1) << 60, "a block", &block), RA_ERROR_MEMORY);
+    assert_true(!block && accountant.bytes == 0);
+}
+
+/* What a simulated ring does: the same large blocks again and again, and small ones that stay in between. */
+static void large_blocks_go_back_to_the_system(void **state)
+{
+    (void)state;
+    static const int64_t SIZES[] = {4 * MIB, 16 * MIB, 5 * MIB};
+    enum { COUNT = sizeof SIZES / sizeof *SIZES, ROUNDS = 16 };
+    ra_accountant accountant = {0, 0};
+    void *blocks[COUNT], *small[ROUNDS];
+    int64_t first = 0;
+    for (int round = 0; round < ROUNDS; round++) {
+        small[round] = malloc(100000);
+        assert_non_null(small[round]);
+        for (int i = 0; i < COUNT; i++) {
+            assert_int_equal(ra_memory_take(&accountant, SIZES[i], "a block", &blocks[i]), RA_OK);
+            memset(blocks[i], 1, (size_t)SIZES[i]);
+        }
+        for (int i = 0; i < COUNT; i++)
+            ra_memory_give(&accountant, blocks[i], SIZES[i]);
+        if (round == 0)
+            first = ra_memory_resident_peak();
+    }
+    assert_true(ra_memory_resident_peak() <= first + 4 * MIB);
+    for (int round = 0; round < ROUNDS; round++)
+        free(small[round]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(blocks_are_aligned_and_counted),
+        cmocka_unit_test(too_much_is_a_status),
+        cmocka_unit_test(large_blocks_go_back_to_the_system),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
