@@ -145,7 +145,7 @@ int64_t ra_ring_plan_process_bytes(const ra_ring_plan *ring)
 }
 
 /* What the largest process of a ring of so many would hold; the plan's own ranks are given up for it. */
-static ra_status held_by(ra_ring_plan *plan, int ranks, int64_t *bytes)
+static ra_status held_by(ra_ring_plan *plan, int ranks, int64_t enough, int64_t *bytes)
 {
     ra_ring_options *o = &plan->options;
     ra_partition_clear(&plan->queries);
@@ -155,7 +155,7 @@ static ra_status held_by(ra_ring_plan *plan, int ranks, int64_t *bytes)
     ra_status status = ra_partition_make(&plan->queries, "query", plan->plan->q_len, ranks, o->order, NULL, 0);
     if (!status)
         status = ra_partition_make(&plan->keys, "key", plan->plan->kv_len, ranks, o->order, NULL, 0);
-    return status ? status : ra_ring_plan_holds(plan, bytes);
+    return status ? status : ra_ring_plan_holds(plan, enough, bytes);
 }
 
 /*
@@ -165,13 +165,15 @@ static ra_status held_by(ra_ring_plan *plan, int ranks, int64_t *bytes)
 static ra_status find_smallest(ra_ring_plan *plan, int64_t memory, int *ranks)
 {
     int first = 1;
-    while (first < MOST_TRIED && ra_ring_plan_least(plan, first) > memory)
+    while (first <= MOST_TRIED && ra_ring_plan_least(plan, first) > memory)
         first++;
-    int64_t last = ra_min(MOST_TRIED, 5 * (int64_t)first + 64);
+    /* More ranks than there are blocks to deal out change nothing. */
+    int64_t blocks = ra_ceil_div(ra_max(plan->plan->q_len, plan->plan->kv_len), RA_KEY_BLOCK);
+    int64_t last = ra_min(ra_min(MOST_TRIED, blocks), 5 * (int64_t)first + 64);
     ra_status status = RA_OK;
     for (int tried = first; tried <= last && !status; tried++) {
         int64_t bytes;
-        status = held_by(plan, tried, &bytes);
+        status = held_by(plan, tried, memory, &bytes);
         if (!status && bytes <= memory) {
             *ranks = tried;
             return RA_OK;

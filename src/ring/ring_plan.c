@@ -138,11 +138,11 @@ ra_status ra_ring_plan_fill(ra_ring_plan *ring)
     return status;
 }
 
-ra_status ra_ring_plan_holds(ra_ring_plan *ring, int64_t *bytes)
+ra_status ra_ring_plan_holds(ra_ring_plan *ring, int64_t enough, int64_t *bytes)
 {
     *bytes = 0;
     derive(ring);
-    for (int rank = 0; rank < ring->options.ranks; rank++) {
+    for (int rank = 0; rank < ring->options.ranks && *bytes <= enough; rank++) {
         ra_schedule schedule;
         ra_workload work;
         ra_status status = ra_schedule_make(ring, rank, &schedule);
@@ -167,5 +167,7 @@ int64_t ra_ring_plan_least(const ra_ring_plan *ring, int ranks)
         bytes += q_rows * ring->q_row_bytes;
     if (ring->hold_own)
         bytes += kv_rows * (ring->k_row_bytes + ring->v_row_bytes);
-    return bytes;
+    ra_workload work;
+    ra_workload_lay_out(&work, p, ra_share_of_range(0, ra_max(1, p->q_len / ranks)), 1, true);
+    return bytes + work.scratch.bytes + (ring->options.lent ? 0 : storage_bytes(ring));
 }

@@ -35,10 +35,11 @@ ra_rank_memory ra_ring_memory(const ra_ring_plan *ring, int rank, const struct r
 /* Everything but the partitions and the options, which are there. */
 ra_status ra_ring_plan_fill(ra_ring_plan *ring);
 
-/* What the largest process would hold, without the rest of the plan. */
-ra_status ra_ring_plan_holds(ra_ring_plan *ring, int64_t *bytes);
+/* What the largest process would hold, without the rest of the plan; not looked at further once it is more than enough.
+ */
+ra_status ra_ring_plan_holds(ra_ring_plan *ring, int64_t enough, int64_t *bytes);
 
-/* Less than a rank will hold in a ring of so many: its queries, states and one chunk. */
+/* Less than a rank will hold in a ring of so many: its queries, states and one chunk, and scratch for one thread. */
 int64_t ra_ring_plan_least(const ra_ring_plan *ring, int ranks);
 
 #endif
