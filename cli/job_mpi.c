@@ -11,6 +11,8 @@
 #include <string.h>
 #include <time.h>
 
+#define ABORT_SECONDS 1.0 /* for the other processes to come to the end of a job that has failed, too */
+
 static struct {
     bool begun, connected;
     int rank, size, here;
@@ -77,8 +79,8 @@ ra_status job_comm(ra_comm **comm)
     return ra_comm_mpi(MPI_COMM_WORLD, comm);
 }
 
-/* The largest code wins; among those the lowest rank. False: somebody did not come. */
-static bool gather(int code, int *worst, int *speaker)
+/* The largest code wins; among those the lowest rank. False: somebody did not come in time. */
+static bool gather(int code, double timeout, int *worst, int *speaker)
 {
     const struct timespec moment = {0, 100000};
     int mine[2] = {-code, job.rank}, all[2] = {0, 0}, done = 0;
@@ -88,7 +90,7 @@ static bool gather(int code, int *worst, int *speaker)
         return false;
     double start = progress_clock();
     while (MPI_Test(&request, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && !done) {
-        if (progress_clock() - start > job.timeout)
+        if (progress_clock() - start > timeout)
             return false;
         nanosleep(&moment, NULL);
     }
@@ -102,7 +104,7 @@ int job_agree(int code)
     int worst = code, speaker = job.rank;
     if (!job.begun)
         return code;
-    if (!gather(code, &worst, &speaker)) {
+    if (!gather(code, job.timeout, &worst, &speaker)) {
         report_release(0);
         report(EXIT_WORK, "rank %d: not all processes have come within %g s (--timeout)", job.rank, job.timeout);
         MPI_Abort(MPI_COMM_WORLD, EXIT_WORK);
@@ -117,11 +119,20 @@ int job_end(int code)
     if (!job.begun)
         return code;
     job.begun = false;
-    report_release(1);
-    /* What fails before the run is agreed on, and all end by themselves. Later, others may be left waiting. */
-    if (code != EXIT_OK && job.connected) {
+    /*
+     * What fails before the run is agreed on, and all end by themselves. Later, others may be left waiting, for a rank
+     * that does not listen any more. Most often all have failed and come here, their files closed and removed: that is
+     * waited for, but not for long.
+     */
+    bool abort = code != EXIT_OK && job.connected;
+    int worst = code, speaker = job.rank;
+    bool all = abort && gather(code, ABORT_SECONDS, &worst, &speaker);
+    report_release(!all || speaker == job.rank);
+    if (abort) {
         fflush(NULL);
-        MPI_Abort(MPI_COMM_WORLD, code);
+        if (all) /* until it has been said */
+            gather(code, ABORT_SECONDS, &worst, &speaker);
+        MPI_Abort(MPI_COMM_WORLD, worst);
     }
     MPI_Finalize();
     return code;

@@ -12,7 +12,7 @@ other_mpi() {
 
 # configure NAME [CMAKE OPTIONS]: gcc | clang | address | thread | fuzz
 configure() {
-    local name=$1 compiler=clang type=Release flags= mpi=OFF
+    local name=$1 compiler=clang type=Release flags="" mpi=OFF
     shift
     # Sanitized code is optimised a little: slow enough to be found out, fast enough to be run every time.
     local -r sanitized='-O1 -g -fno-omit-frame-pointer -fno-sanitize-recover=all'

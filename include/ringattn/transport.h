@@ -46,6 +46,8 @@ typedef struct ra_transport_state {
     int waiting_for;    /* of the ranks that those wait for, the one silent for longest; -1: none */
     double silent;      /* for so many seconds nothing has been heard of it */
     ra_notice notice;   /* the first notice that came in; kind RA_NOTICE_NONE: none */
+    int quietest;       /* of all others, waited for or not, the one not heard of for longest; -1: none, or not known */
+    double quiet;       /* for so many seconds */
 } ra_transport_state;
 
 typedef struct ra_transport {

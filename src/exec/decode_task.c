@@ -137,13 +137,15 @@ static bool work_keys(ra_worker *w, decode_task *t, int64_t head, int64_t heads)
         0, 0};
     for (int64_t q = 0; q < work->groups; q++)
         ra_tiles_add(&tiles, &run->plan->pattern, ra_group_at(&work->queries, 1, q).query + run->plan->offset, 1);
-    ra_key_walk walk = ra_key_walk_begin(&run->keys, &tiles, ra_span_keys(run, t->span));
-    ra_key_block block;
-    while (ra_key_walk_next(&walk, &block)) {
-        double visible = see_block(w, t, &tiles, &block.block, heads);
-        work_heads(run, t, &block, head, heads);
-        if (ra_worker_done(w, visible))
-            return false;
+    for (int64_t set = 0; set < run->key_sets; set++) {
+        ra_key_walk walk = ra_key_walk_begin(&run->keys[set], &tiles, ra_span_keys(run, t->span));
+        ra_key_block block;
+        while (ra_key_walk_next(&walk, &block)) {
+            double visible = see_block(w, t, &tiles, &block.block, heads);
+            work_heads(run, t, &block, head, heads);
+            if (ra_worker_done(w, visible))
+                return false;
+        }
     }
     return true;
 }
@@ -156,7 +158,7 @@ void ra_decode_task(ra_worker *w, int64_t task)
     start_rows(run, &t);
 
     /* In the order of memory: all heads of a block together, or one head after the other through the span. */
-    int64_t step = heads_inside(run->keys.k) && heads_inside(run->keys.v) ? t.heads : 1;
+    int64_t step = heads_inside(run->keys->k) && heads_inside(run->keys->v) ? t.heads : 1;
     for (int64_t head = 0; head < t.heads; head += step)
         if (!work_keys(w, &t, head, step))
             return;

@@ -44,12 +44,13 @@ typedef struct ra_run {
     bool whole;                        /* q holds the whole sequence, not the workload's rows alone */
     bool whole_output;                 /* so do output and lse; */
     int64_t output_first;              /* if not, their first row is this one of the workload's */
-    ra_keys keys;
-    ra_interval within; /* of those keys, the positions to work on */
-    int64_t spans;      /* parts of the keys that are tasks of their own */
-    float *states;      /* NULL: in scratch, and rows are finished with their task; else [spans][units] */
-    bool resume;        /* states hold what was seen before */
-    ra_poll poll;       /* NULL: none */
+    const ra_keys *keys;               /* one set of keys after the other, */
+    int64_t key_sets;                  /* so many */
+    ra_interval within;                /* of those keys, the positions to work on */
+    int64_t spans;                     /* parts of the keys that are tasks of their own */
+    float *states; /* NULL: in scratch, and rows are finished with their task; else [spans][units] */
+    bool resume;   /* states hold what was seen before */
+    ra_poll poll;  /* NULL: none */
     void *poll_user;
     struct ra_shared *shared; /* between threads: see executor.c */
 } ra_run;

@@ -263,7 +263,9 @@ ra_status ra_execute(const ra_plan *p, const ra_kernel *kernel, const ra_tensor 
     reporter reporter = {p, -1};
     ra_run run = {.plan = p, .work = all, .kernel = kernel, .q = q, .output = output, .lse = lse};
     run.whole = run.whole_output = true;
-    run.keys = (ra_keys){.share = ra_share_of_range(0, p->kv_len), .k = k, .v = v};
+    const ra_keys keys = {.share = ra_share_of_range(0, p->kv_len), .k = k, .v = v};
+    run.keys = &keys;
+    run.key_sets = 1;
     run.within = (ra_interval){0, p->kv_len};
     run.spans = p->spans;
     run.poll = p->progress ? report : NULL;

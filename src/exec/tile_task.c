@@ -130,6 +130,31 @@ static void start_groups(ra_worker *w, tile_memory *m, ra_tiles *tiles, int64_t 
     }
 }
 
+/* All groups through one set of keys; false when cancelled. */
+static bool work_keys(ra_worker *w, tile_memory *m, ra_tiles *tiles, int64_t batch, int64_t kv_head,
+                      const ra_keys *keys, ra_interval within, float *state)
+{
+    const ra_run *run = w->run;
+    ra_key_walk walk = ra_key_walk_begin(keys, tiles, within);
+    ra_key_block block;
+    while (ra_key_walk_next(&walk, &block)) {
+        double visible = 0;
+        take_block(run, m, batch, kv_head, &block);
+        plan_fetches(run, m, tiles, batch, kv_head, &block);
+        for (int g = 0; g < tiles->group_count; g++)
+            visible += work_tile(w, m, tiles, g, &block.block, state + g * run->plan->unit_floats);
+        if (ra_worker_done(w, visible))
+            return false;
+    }
+    return true;
+}
+
+/* Tile 0 is worked last and has what is left over: threads that end with small tasks end at nearly the same time. */
+static int64_t first_of_tile(const ra_workload *work, int64_t tile)
+{
+    return tile ? work->groups - (work->q_tiles - tile) * work->tile_groups : 0;
+}
+
 void ra_tile_task(ra_worker *w, int64_t task)
 {
     const ra_run *run = w->run;
@@ -139,8 +164,8 @@ void ra_tile_task(ra_worker *w, int64_t task)
     /* The last queries first: with a causal pattern they see the most keys. */
     int64_t span = task % run->spans, rest = task / run->spans;
     int64_t head = rest % p->heads, kv_head = head / p->group_heads, batch = rest / p->heads % p->batch;
-    int64_t tile = work->q_tiles - 1 - rest / p->heads / p->batch, first_group = tile * work->tile_groups;
-    int groups = (int)ra_min(work->tile_groups, work->groups - first_group);
+    int64_t tile = work->q_tiles - 1 - rest / p->heads / p->batch, first_group = first_of_tile(work, tile);
+    int groups = (int)(first_of_tile(work, tile + 1) - first_group);
 
     tile_memory m = lay_out(w);
     float *state = m.state;
@@ -154,17 +179,9 @@ void ra_tile_task(ra_worker *w, int64_t task)
                       0};
     start_groups(w, &m, &tiles, batch, head, first_group, groups, state);
 
-    ra_key_walk walk = ra_key_walk_begin(&run->keys, &tiles, ra_span_keys(run, span));
-    ra_key_block block;
-    while (ra_key_walk_next(&walk, &block)) {
-        double visible = 0;
-        take_block(run, &m, batch, kv_head, &block);
-        plan_fetches(run, &m, &tiles, batch, kv_head, &block);
-        for (int g = 0; g < groups; g++)
-            visible += work_tile(w, &m, &tiles, g, &block.block, state + g * p->unit_floats);
-        if (ra_worker_done(w, visible))
+    for (int64_t set = 0; set < run->key_sets; set++)
+        if (!work_keys(w, &m, &tiles, batch, kv_head, &run->keys[set], ra_span_keys(run, span), state))
             return;
-    }
     for (int g = 0; !run->states && g < groups; g++) {
         ra_group group = ra_group_at(&work->queries, work->lanes, first_group + g);
         ra_finish(run, batch, head, &group, state + g * p->unit_floats);

@@ -147,18 +147,53 @@ static void pack_rows(const ra_rows *src, int rows, int dim, float *dst)
     }
 }
 
+typedef float quad __attribute__((vector_size(16)));
+
+INLINE quad quad_at(const float *from)
+{
+    quad values;
+    memcpy(&values, from, sizeof values);
+    return values;
+}
+
+/* 4 rows x 4 dims, each row from[r], times factor, to dst[dim][LANES] */
+INLINE void pack_query_patch(const float *const from[4], int d, float factor, float *dst)
+{
+    quad a = quad_at(from[0] + d), b = quad_at(from[1] + d), c = quad_at(from[2] + d), e = quad_at(from[3] + d);
+    quad ab = __builtin_shufflevector(a, b, 0, 4, 1, 5), ab2 = __builtin_shufflevector(a, b, 2, 6, 3, 7);
+    quad ce = __builtin_shufflevector(c, e, 0, 4, 1, 5), ce2 = __builtin_shufflevector(c, e, 2, 6, 3, 7);
+    quad columns[4] = {__builtin_shufflevector(ab, ce, 0, 1, 4, 5), __builtin_shufflevector(ab, ce, 2, 3, 6, 7),
+                       __builtin_shufflevector(ab2, ce2, 0, 1, 4, 5), __builtin_shufflevector(ab2, ce2, 2, 3, 6, 7)};
+    for (int i = 0; i < 4; i++) {
+        quad scaled = columns[i] * factor;
+        memcpy(dst + (ptrdiff_t)(d + i) * LANES, &scaled, sizeof scaled);
+    }
+}
+
 /* src [rows][dim] -> dst [dim][LANES] f32, times factor, zero lanes from `rows` on */
 static void pack_query(const ra_rows *src, int rows, int dim, float factor, float *dst)
 {
-    for (int r = 0; r < LANES; r++) {
+    int r = 0;
+    /* Four rows at a time where they can be read as they lie. */
+    for (; src->dtype == RA_F32 && src->dim_stride == 1 && r + 4 <= rows; r += 4) {
+        const float *row = (const float *)src->data + r * src->row_stride;
+        const float *const from[4] = {row, row + src->row_stride, row + 2 * src->row_stride, row + 3 * src->row_stride};
+        int d = 0;
+        for (int i = 0; i < 4; i++)
+            fetch_lines(row_ahead(src, r + i), row_floats(src, dim));
+        for (; d + 4 <= dim; d += 4)
+            pack_query_patch(from, d, factor, dst + r);
+        for (; d < dim; d++)
+            for (int i = 0; i < 4; i++)
+                dst[(ptrdiff_t)d * LANES + r + i] = from[i][d] * factor;
+    }
+    for (; r < LANES; r++) {
         fetch_lines(row_ahead(src, r), row_floats(src, dim));
         for (int d = 0; d < dim; d++)
             dst[(ptrdiff_t)d * LANES + r] =
                 r < rows ? load_one(src, r * src->row_stride + d * src->dim_stride) * factor : 0.0f;
     }
 }
-
-typedef float quad __attribute__((vector_size(16)));
 
 /* keys x columns values, at most 4 x 4, to 4 x 4 padded with zeros; 0 * value shows whether they are finite. */
 INLINE void pack_patch(const float *from, int64_t stride, int keys, int columns, float *to, quad poison[RA_KEY_UNIT])

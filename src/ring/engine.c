@@ -51,6 +51,7 @@ typedef struct engine {
     float *current;             /* states of a span after the first; NULL: spans do not matter */
     int64_t span;               /* that is being worked on */
     ra_tensor *peer_k, *peer_v; /* by reference: every rank's keys and values */
+    ra_keys *keys;              /* [steps]: those that are worked on */
     ra_tensor q;                /* as the tasks read it */
 
     ra_run run;
@@ -99,7 +100,9 @@ static ra_status take_memory(engine *e)
     }
     e->slots = calloc((size_t)e->schedule.slots + 1, sizeof *e->slots);
     e->peer_k = calloc(2 * (size_t)e->ring->options.ranks, sizeof *e->peer_k);
-    if (!e->slots || !e->peer_k)
+    e->keys = calloc((size_t)e->schedule.steps, sizeof *e->keys);
+    e->run.keys = e->keys;
+    if (!e->slots || !e->peer_k || !e->keys)
         return ra_fail(RA_ERROR_MEMORY, "out of memory: tables of rank %d", e->rank);
     e->peer_v = e->peer_k + e->ring->options.ranks;
     return RA_OK;
@@ -124,6 +127,8 @@ static void divide_memory(engine *e)
     e->some = words;
     e->other = e->some + s->slot_blocks;
     e->spare = e->other + s->slot_blocks;
+    if (!e->states)
+        return;
     int64_t unit_bytes = p->unit_floats * (int64_t)sizeof(float);
     if (e->memory.states > ra_memory_rounded(e->work.units * unit_bytes))
         e->current = (float *)((char *)e->states + e->memory.states / 2);
@@ -149,6 +154,7 @@ static void give_memory(engine *e, bool all)
     ra_memory_give(&e->accountant, e->output, m->output);
     free(e->slots);
     free(e->peer_k);
+    free(e->keys);
     ra_schedule_free(&e->schedule);
 }
 
@@ -258,9 +264,10 @@ static void set_own(engine *e)
 static ra_status greet(engine *e)
 {
     int ranks = e->ring->options.ranks;
-    ra_greeting *all = calloc((size_t)ranks + 1, sizeof *all), *mine = all + ranks;
+    ra_greeting *all = calloc((size_t)ranks + 1, sizeof *all);
     if (!all)
         return ra_fail(RA_ERROR_MEMORY, "out of memory: greetings of %d ranks", ranks);
+    ra_greeting *mine = all + ranks;
     ra_greeting_fill(mine, e->ring, e->tensors->wants_lse);
     mine->k = e->peer_k[e->rank];
     mine->v = e->peer_v[e->rank];
@@ -586,16 +593,35 @@ static void close_gate(engine *e)
 }
 
 /* By reference: where the keys lie, in the caller's memory or in every rank's own. */
-static ra_status compute_in_place(engine *e, ra_keys *keys)
+static void set_in_place(engine *e, int64_t step, ra_keys *keys)
 {
-    int entered = 0;
+    *keys = (ra_keys){.share = ra_step_keys(e->ring, e->rank, step)};
     keys->k = e->simulated ? e->peer_k + e->rank : e->peer_k;
     keys->v = e->simulated ? e->peer_v + e->rank : e->peer_v;
     keys->owners = e->simulated ? NULL : &e->ring->keys;
+}
+
+static ra_status compute_in_place(engine *e, int64_t step)
+{
+    int entered = 0;
+    set_in_place(e, step, e->keys);
     ra_status status = e->simulated ? RA_OK : enter_gates(e, &entered);
     if (!status)
-        status = run_spans(e, &keys->share);
+        status = run_spans(e, &e->keys->share);
     leave_gates(e, entered);
+    return status;
+}
+
+static ra_status compute_in_slots(engine *e, const ra_step *s)
+{
+    ra_status status = RA_OK;
+    for (int part = 0; part < RA_PARTS && !status; part++) {
+        if (s->slot[part] < 0)
+            continue;
+        const slot *here = &e->slots[s->slot[part]];
+        *e->keys = (ra_keys){here->keys, &here->k, &here->v, NULL, here->words, here->before};
+        status = run_spans(e, &here->keys);
+    }
     return status;
 }
 
@@ -605,22 +631,43 @@ static ra_status compute(engine *e, int64_t step)
     if (s->rows == 0 || e->work.groups == 0)
         return RA_OK;
     double start = ra_seconds();
-    ra_keys *keys = &e->run.keys;
-    *keys = (ra_keys){.share = ra_step_keys(e->ring, e->rank, step)};
-    ra_status status = e->ring->by_reference ? compute_in_place(e, keys) : RA_OK;
-    for (int part = 0; part < RA_PARTS && !status && !e->ring->by_reference; part++) {
-        if (s->slot[part] < 0)
-            continue;
-        const slot *here = &e->slots[s->slot[part]];
-        *keys = (ra_keys){here->keys, &here->k, &here->v, NULL, here->words, here->before};
-        status = run_spans(e, &here->keys);
+    ra_status status = e->ring->by_reference ? compute_in_place(e, step) : compute_in_slots(e, s);
+    e->stats->seconds_compute += ra_seconds() - start;
+    return status;
+}
+
+/* Where results go when they are in the caller's memory. */
+static void set_output(engine *e)
+{
+    e->run.whole_output = !e->tensors->parts;
+    e->run.output = ra_storage_view(e->tensors->output);
+    e->run.lse = e->tensors->lse ? ra_storage_view(e->tensors->lse) : NULL;
+}
+
+/* All steps of a virtual rank, whose tasks finish their rows themselves. */
+static ra_status run_at_once(engine *e)
+{
+    ra_status status = RA_OK;
+    double start = ra_seconds();
+    e->run.key_sets = 0;
+    for (int64_t step = 0; step < e->schedule.steps && !status; step++) {
+        status = start_phase(e, step);
+        if (e->schedule.step[step].rows)
+            set_in_place(e, step, &e->keys[e->run.key_sets++]);
     }
+    if (status || e->work.groups == 0)
+        return status;
+    set_output(e);
+    e->run.resume = false;
+    status = run_tiles(e, (ra_interval){0, e->ring->keys.length}, NULL);
     e->stats->seconds_compute += ra_seconds() - start;
     return status;
 }
 
 static ra_status run_steps(engine *e)
 {
+    if (ra_ring_at_once(e->ring))
+        return run_at_once(e);
     ra_status status = start_phase(e, 0);
     if (!status)
         status = wait_phase(e);
@@ -672,14 +719,12 @@ static ra_status write_groups(engine *e, int64_t first, int64_t count)
 
 static ra_status write_results(engine *e)
 {
-    if (e->work.groups == 0)
+    if (e->work.groups == 0 || ra_ring_at_once(e->ring))
         return RA_OK;
     e->run.states = e->states;
     if (e->ring->options.lent) {
         double start = ra_seconds();
-        e->run.whole_output = !e->tensors->parts;
-        e->run.output = ra_storage_view(e->tensors->output);
-        e->run.lse = e->tensors->lse ? ra_storage_view(e->tensors->lse) : NULL;
+        set_output(e);
         ra_run_finish(&e->run, 0, e->work.groups);
         e->stats->seconds_compute += ra_seconds() - start;
         return RA_OK;
@@ -749,6 +794,7 @@ static ra_status prepare(engine *e)
         e->accountant.bytes += storages[i] ? ra_storage_bytes(storages[i]) : 0;
     e->run = (ra_run){.plan = e->ring->plan, .work = &e->work, .kernel = e->kernel, .q = &e->q};
     e->run.spans = 1;
+    e->run.key_sets = 1;
     e->run.resume = true;
     e->run.poll = poll;
     e->run.poll_user = e;

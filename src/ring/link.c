@@ -3,6 +3,7 @@
 #include "base/status.h"
 
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,13 +26,46 @@ static const char *place(const ra_link *link, char *text, size_t size)
     return text;
 }
 
+/*
+ * Where ranks share memory each says when it last did anything but wait, in the second half of its share; the first is
+ * the engine's. NULL: they share none.
+ */
+static _Atomic int64_t *busy_at(const ra_link *link, int rank)
+{
+    char *shared = link->transport->shared;
+    return shared ? (_Atomic int64_t *)(shared + (size_t)rank * RA_SHARED_BYTES + RA_SHARED_BYTES / 2) : NULL;
+}
+
+static void show_work(const ra_link *link)
+{
+    _Atomic int64_t *mine = busy_at(link, link->transport->rank);
+    if (mine)
+        atomic_store_explicit(mine, (int64_t)(1e9 * ra_seconds()), memory_order_relaxed);
+}
+
+/* Seconds for which all ranks have done nothing but wait for each other; 0: not known. */
+static double stalled(const ra_link *link)
+{
+    int64_t newest = 0;
+    if (!busy_at(link, 0))
+        return 0;
+    for (int rank = 0; rank < link->transport->ranks; rank++) {
+        int64_t at = atomic_load_explicit(busy_at(link, rank), memory_order_relaxed);
+        newest = at > newest ? at : newest;
+    }
+    return ra_seconds() - 1e-9 * (double)newest;
+}
+
 static ra_status look(ra_link *link, ra_transport_state *found)
 {
     char text[80];
     ra_transport *t = link->transport;
-    *found = (ra_transport_state){.waiting_for = -1};
+    *found = (ra_transport_state){.waiting_for = -1, .quietest = -1};
     ra_status status = t->progress(t->state, found);
-    link->looked = ra_seconds();
+    double now = ra_seconds();
+    if (now - link->looked > link->timeout / 4)
+        link->back = now;
+    link->looked = now;
     if (status || found->notice.kind == RA_NOTICE_NONE)
         return status;
     link->told = true;
@@ -44,30 +78,73 @@ static ra_status look(ra_link *link, ra_transport_state *found)
                    (int)sizeof found->notice.text, found->notice.text);
 }
 
+/* Who was away itself cannot tell how long the others have been: all of them may have been stopped together. */
+static double witnessed(const ra_link *link, double time)
+{
+    double here = link->looked - link->back;
+    return time < here ? time : here;
+}
+
+/*
+ * During a hop every rank shows life, whether or not anything is awaited of it. Before and after, ranks may not have
+ * come yet or may have left, and only those that are waited for count.
+ */
+static ra_status judge_silence(const ra_link *link, const ra_transport_state *found)
+{
+    char text[80];
+    bool all = link->hop >= 0 && found->quietest >= 0;
+    int rank = all ? found->quietest : found->waiting_for;
+    double silent = witnessed(link, all ? found->quiet : found->silent);
+    if (rank < 0 || silent <= link->timeout)
+        return RA_OK;
+    return ra_fail(RA_ERROR_TIMEOUT, "rank %d: rank %d has been silent for %.1f s (timeout %g s): %s is given up",
+                   link->transport->rank, rank, silent, link->timeout, place(link, text, sizeof text));
+}
+
 ra_status ra_link_poll(ra_link *link)
 {
     const double interval = 2e-4; /* often enough to keep a large message moving */
     ra_transport_state found;
-    return ra_seconds() - link->looked < interval ? RA_OK : look(link, &found);
+    if (ra_seconds() - link->looked < interval)
+        return RA_OK;
+    show_work(link);
+    ra_status status = look(link, &found);
+    return status ? status : judge_silence(link, &found);
+}
+
+/* Silence is named first: a stall, which nothing but a lost message makes, is given twice the time. */
+static ra_status judge(const ra_link *link, const ra_transport_state *found)
+{
+    char text[80];
+    ra_status status = judge_silence(link, found);
+    if (status)
+        return status;
+    double idle = witnessed(link, stalled(link));
+    if (idle > 2 * link->timeout)
+        return ra_fail(RA_ERROR_TIMEOUT,
+                       "rank %d: all ranks have waited for each other for %.1f s (timeout %g s), a message from or to "
+                       "rank %d is lost: %s is given up",
+                       link->transport->rank, idle, link->timeout, found->waiting_for, place(link, text, sizeof text));
+    return RA_OK;
 }
 
 ra_status ra_link_wait(ra_link *link)
 {
     const struct timespec moment = {0, 50000};
     double start = ra_seconds();
+    int64_t unfinished = -1;
     ra_status status = RA_OK;
     for (int looks = 0;; looks++) {
         ra_transport_state found;
         status = look(link, &found);
         if (status || found.unfinished == 0)
             break;
-        if (found.waiting_for >= 0 && found.silent > link->timeout) {
-            char text[80];
-            status = ra_fail(
-                RA_ERROR_TIMEOUT, "rank %d: rank %d has been silent for %.1f s (timeout %g s): %s is given up",
-                link->transport->rank, found.waiting_for, found.silent, link->timeout, place(link, text, sizeof text));
+        if (found.unfinished != unfinished)
+            show_work(link);
+        unfinished = found.unfinished;
+        status = judge(link, &found);
+        if (status)
             break;
-        }
         if (looks < 100) /* what is nearly there comes soon; later others need the processor more */
             sched_yield();
         else

@@ -12,6 +12,7 @@ typedef struct ra_link {
     bool *broken;     /* of the communicator */
     double timeout;   /* seconds */
     double looked;    /* when progress was last made */
+    double back;      /* when this rank last came back from where it could not look, such as a stopped process */
     double waited;    /* seconds spent waiting */
     void *stuck;      /* memory of small messages that were not finished */
     bool told;        /* the failure came from another rank, or has been announced */

@@ -11,9 +11,21 @@
 /* Finished rows are written in parts of about this size, when they are not written in place. */
 enum { OUTPUT_BYTES = 1 << 19 };
 
+/* Broadcast and all-gather reproduce the spans of a run in one piece, one after the other. */
+static bool has_spans(const ra_ring_plan *ring)
+{
+    return ring->plan->spans > 1 && ring->options.strategy != RA_STRATEGY_RING;
+}
+
+bool ra_ring_at_once(const ra_ring_plan *ring)
+{
+    return ring->by_reference && ring->options.transport == RA_TRANSPORT_SIM && !has_spans(ring);
+}
+
 void ra_ring_workload(const ra_ring_plan *ring, int rank, ra_workload *work)
 {
-    ra_workload_lay_out(work, ring->plan, ra_partition_share(&ring->queries, rank), ring->threads, true);
+    ra_share queries = ra_partition_share(&ring->queries, rank);
+    ra_workload_lay_out(work, ring->plan, queries, ring->threads, !ra_ring_at_once(ring));
     work->threads = (int)ra_max(1, ra_min(work->threads, work->tasks));
 }
 
@@ -57,8 +69,7 @@ ra_rank_memory ra_ring_memory(const ra_ring_plan *ring, int rank, const ra_sched
     m.marks = ra_memory_rounded((2 * (int64_t)schedule->slots + 3) * schedule->slot_blocks * (int64_t)sizeof(uint64_t));
     if (!ring->by_reference)
         m.segments = ra_memory_rounded(schedule->most_segments * (int64_t)sizeof(ra_segment));
-    /* Broadcast and all-gather reproduce the spans of a run in one piece, one after the other. */
-    int sets = p->spans > 1 && ring->options.strategy != RA_STRATEGY_RING ? 2 : 1;
+    int sets = ra_ring_at_once(ring) ? 0 : has_spans(ring) ? 2 : 1;
     m.states = sets * ra_memory_rounded(work->units * p->unit_floats * f);
     m.scratch = ra_memory_rounded(work->threads * work->scratch.bytes);
     if (stored && work->groups) {

@@ -26,6 +26,12 @@ typedef struct ra_rank_memory {
 
 struct ra_schedule;
 
+/*
+ * A virtual rank that reads its keys where they lie has those of all steps at once: its tasks go through all of them,
+ * with their states in scratch, as in a run in one piece. Not where spans are to be reproduced.
+ */
+bool ra_ring_at_once(const ra_ring_plan *ring);
+
 /* The tasks of a rank. */
 void ra_ring_workload(const ra_ring_plan *ring, int rank, ra_workload *work);
 

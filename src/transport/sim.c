@@ -28,7 +28,7 @@ static ra_status send(void *state, int to, int tag, const ra_segment *segments, 
 static ra_status progress(void *state, ra_transport_state *found)
 {
     (void)state;
-    *found = (ra_transport_state){.waiting_for = -1};
+    *found = (ra_transport_state){.waiting_for = -1, .quietest = -1};
     return RA_OK;
 }
 

@@ -216,6 +216,20 @@ static ra_status look(member *me)
     return status;
 }
 
+/* Of those that have ever been heard of: whether one has to be is its own affair, and the caller's. */
+static void find_quiet(member *me, ra_transport_state *found)
+{
+    int64_t now = nanoseconds();
+    for (int rank = 0; rank < me->hub->ranks; rank++) {
+        int64_t heard = atomic_load_explicit(&me->hub->members[rank].heard, memory_order_relaxed);
+        double quiet = (double)(now - heard) * 1e-9;
+        if (rank != me->rank && heard && (found->quietest < 0 || quiet > found->quiet)) {
+            found->quietest = rank;
+            found->quiet = quiet;
+        }
+    }
+}
+
 /* Nothing can be heard of a rank before it was waited for: what it did until then was its own affair. */
 static void find_silent(member *me, ra_transport_state *found)
 {
@@ -246,7 +260,8 @@ static ra_status progress(void *state, ra_transport_state *found)
         if (status)
             return status;
     }
-    *found = (ra_transport_state){me->unfinished, -1, 0, me->reported};
+    *found = (ra_transport_state){me->unfinished, -1, 0, me->reported, -1, 0};
+    find_quiet(me, found);
     if (me->unfinished)
         find_silent(me, found);
     return RA_OK;

@@ -1,6 +1,7 @@
 #include "support/ring.h"
 
 #include "support/unit.h"
+#include "transport/comm.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -15,7 +16,7 @@ static char messages[MOST_RANKS][512];
 
 ring_case ring_case_make(way way, int ranks, ra_strategy strategy, ra_order order)
 {
-    ring_case c = {.way = way, .options = RA_RING_OPTIONS_INIT, .run = RA_OPTIONS_INIT, .failing_rank = -1};
+    ring_case c = {.way = way, .options = RA_RING_OPTIONS_INIT, .run = RA_OPTIONS_INIT, .odd_rank = -1};
     c.options.ranks = ranks;
     c.options.strategy = strategy;
     c.options.order = order;
@@ -125,7 +126,23 @@ static ra_status run_simulated(const ring_case *c, const sample *s, const ra_rin
     return status;
 }
 
-static ra_status run_threads(const ring_case *c, const sample *s, const ra_ring_plan *plan, const ra_ring_plan *other,
+/* Only the shell of the communicator is freed: a new one closes the transport, with what is around it. */
+static ra_comm *wrapped(const ring_case *c, int rank, ra_comm *comm)
+{
+    ra_transport transport = comm->transport;
+    comm->simulated = true;
+    ra_comm_free(comm);
+    c->wrap(c->wrap_user, rank, &transport);
+    REQUIRE(!ra_comm_custom(&transport, &comm), "%s", ra_last_message());
+    return comm;
+}
+
+static bool comes(const ring_case *c, int rank)
+{
+    return rank != c->odd_rank || !c->odd_absent;
+}
+
+static ra_status run_threads(const ring_case *c, const sample *s, const ra_ring_plan *plan, const ra_ring_plan *odd,
                              ra_rank_stats *stats, ra_status *statuses)
 {
     int ranks = c->options.ranks;
@@ -139,17 +156,25 @@ static ra_status run_threads(const ring_case *c, const sample *s, const ra_ring_
     for (int rank = 0; rank < ranks; rank++) {
         scratch[rank * ranks].size = sizeof *scratch;
         jobs[rank] =
-            (rank_job){c, s, rank == c->failing_rank ? other : plan, comms[rank], rank, scratch + rank * ranks, RA_OK};
-        assert_int_equal(pthread_create(&threads[rank], NULL, run_rank, &jobs[rank]), 0);
+            (rank_job){c, s, rank == c->odd_rank ? odd : plan, comms[rank], rank, scratch + rank * ranks, RA_OK};
+        if (c->wrap)
+            jobs[rank].comm = wrapped(c, rank, comms[rank]);
+        messages[rank][0] = 0;
     }
+    for (int rank = 0; rank < ranks; rank++)
+        if (comes(c, rank))
+            assert_int_equal(pthread_create(&threads[rank], NULL, run_rank, &jobs[rank]), 0);
     int failed = -1;
     for (int rank = 0; rank < ranks; rank++) {
-        pthread_join(threads[rank], NULL);
+        if (comes(c, rank))
+            pthread_join(threads[rank], NULL);
         if (jobs[rank].status && failed < 0)
             failed = rank;
         if (statuses)
             statuses[rank] = jobs[rank].status;
     }
+    if (c->odd_rank >= 0 && c->odd_absent)
+        ra_comm_free(jobs[c->odd_rank].comm);
     if (stats)
         memcpy(stats, scratch, (size_t)ranks * sizeof *stats);
     free(scratch);
@@ -159,11 +184,22 @@ static ra_status run_threads(const ring_case *c, const sample *s, const ra_ring_
     return jobs[failed].status;
 }
 
+static ra_status plan_odd(const ring_case *c, ra_problem problem, ra_ring_options options, ra_ring_plan **plan)
+{
+    ra_options run = c->run;
+    if (c->odd)
+        c->odd(&problem, &run, &options);
+    if (c->odd_poll) {
+        run.progress = c->odd_poll;
+        run.progress_user = c->odd_poll_user;
+    }
+    return ra_ring_plan_create(&problem, &run, &options, plan);
+}
+
 ra_status ring_case_run(const ring_case *c, const sample *s, ra_rank_stats *stats, ra_status *statuses)
 {
-    ra_ring_plan *plan = NULL, *other = NULL;
+    ra_ring_plan *plan = NULL, *odd = NULL;
     ra_ring_options options = c->options;
-    ra_problem problem = s->problem;
     options.transport = c->way <= WAY_SIM_STORED       ? RA_TRANSPORT_SIM
                         : c->way <= WAY_THREADS_STORED ? RA_TRANSPORT_THREADS
                                                        : RA_TRANSPORT_MPI;
@@ -172,17 +208,16 @@ ra_status ring_case_run(const ring_case *c, const sample *s, ra_rank_stats *stat
     options.v_dtype = s->tensors[SAMPLE_VALUE].dtype;
     options.lent = !stored(c);
     sample_wipe(s);
-    ra_status status = ra_ring_plan_create(&problem, &c->run, &options, &plan);
-    problem.scale = problem.scale == 0.5 ? 0.25 : 0.5;
-    if (!status)
-        status = ra_ring_plan_create(&problem, &c->run, &options, &other);
+    ra_status status = ra_ring_plan_create(&s->problem, &c->run, &options, &plan);
+    if (!status && c->odd_rank >= 0)
+        status = plan_odd(c, s->problem, options, &odd);
     if (status)
         snprintf(messages[0], sizeof messages[0], "%s", ra_last_message());
     else if (c->way <= WAY_SIM_STORED)
         status = run_simulated(c, s, plan, stats);
     else
-        status = run_threads(c, s, plan, other, stats, statuses);
-    ra_ring_plan_free(other);
+        status = run_threads(c, s, plan, odd, stats, statuses);
+    ra_ring_plan_free(odd);
     ra_ring_plan_free(plan);
     return status;
 }

@@ -17,8 +17,11 @@ typedef enum way {
 
 extern const char *const way_names[WAYS];
 
-/* Puts something around the transport of a rank, in place; NULL: nothing. */
+/* Puts something around the transport of a rank, in place; NULL: nothing. Not called for simulated ranks. */
 typedef void (*ring_wrapper)(void *user, int rank, ra_transport *transport);
+
+/* Changes what the odd rank plans with. */
+typedef void (*ring_change)(ra_problem *problem, ra_options *run, ra_ring_options *options);
 
 typedef struct ring_case {
     way way;
@@ -26,7 +29,11 @@ typedef struct ring_case {
     ra_options run;          /* threads, kernel, progress */
     ring_wrapper wrap;
     void *wrap_user;
-    int failing_rank; /* -1, or a rank whose scale is another one */
+    int odd_rank;         /* -1, or the rank of a real ring that goes its own way: */
+    ring_change odd;      /* NULL: it plans what all plan */
+    ra_progress odd_poll; /* NULL: it has the progress callback that all have */
+    void *odd_poll_user;
+    bool odd_absent; /* it never comes */
 } ring_case;
 
 ring_case ring_case_make(way way, int ranks, ra_strategy strategy, ra_order order);
@@ -40,7 +47,7 @@ const char *ring_case_text(const ring_case *c);
  */
 ra_status ring_case_run(const ring_case *c, const sample *s, ra_rank_stats *stats, ra_status *statuses);
 
-/* The message of a rank in the last run. */
+/* The message of a rank in the last run; where rank 0 succeeded and another did not, rank 0 has the other's. */
 const char *ring_message(int rank);
 
 #endif

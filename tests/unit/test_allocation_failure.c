@@ -262,6 +262,127 @@ static ra_status simulated_ranks(void)
     return status;
 }
 
+/* ---- Rings ------------------------------------------------------------------------------------------------------ */
+
+enum { RING_ROWS = 300 };
+
+static ra_status ring_plan_for(ra_ring_options options, ra_ring_plan **plan)
+{
+    ra_options run = RA_OPTIONS_INIT;
+    ra_problem problem = RA_PROBLEM_INIT;
+    run.threads = 2;
+    problem.q_len = RING_ROWS, problem.heads = HEADS, problem.head_dim = DIM;
+    problem.pattern = "causal+documents:100,199,1";
+    ra_status status = ra_ring_plan_create(&problem, &run, &options, plan);
+    if (status)
+        assert_null(*plan);
+    return status;
+}
+
+static ra_status ring_plans(void)
+{
+    static const ra_piece pieces[] = {{0, 10, 1}, {10, 200, 0}, {200, 300, 2}};
+    ra_ring_plan *plan;
+    ra_status status = RA_OK;
+    for (int i = 0; i < 9 && !status; i++) {
+        ra_ring_options options = RA_RING_OPTIONS_INIT;
+        options.ranks = 3;
+        options.strategy = (ra_strategy)(i % 3);
+        options.order = (ra_order)(i / 3);
+        options.transport = RA_TRANSPORT_MPI;
+        options.kv_pieces = i % 2 ? pieces : NULL;
+        options.kv_piece_count = i % 2 ? 3 : 0;
+        status = ring_plan_for(options, &plan);
+        ra_ring_plan_free(plan);
+    }
+    return status;
+}
+
+static ra_status smallest_ring(void)
+{
+    ra_problem problem = RA_PROBLEM_INIT;
+    ra_ring_options options = RA_RING_OPTIONS_INIT;
+    int ranks = 0;
+    problem.q_len = LONGEST, problem.heads = HEADS, problem.head_dim = DIM;
+    options.lent = 0;
+    options.memory = 2 << 20;
+    ra_status status = ra_ring_smallest(&problem, NULL, &options, &ranks);
+    assert_int_equal(ranks > 0, !status);
+    return status;
+}
+
+static ra_status run_stored(const ra_ring_plan *plan, ra_comm *comm)
+{
+    ra_tensor x = view(tokens, RING_ROWS), o = view(results, RING_ROWS);
+    ra_rank_stats stats[3] = {RA_RANK_STATS_INIT};
+    ra_storage *in = NULL, *out = NULL;
+    ra_status status = ra_storage_memory(&x, &in);
+    if (!status)
+        status = ra_storage_memory(&o, &out);
+    if (!status)
+        status = ra_ring_run(plan, comm, in, in, in, out, NULL, stats);
+    ra_storage_free(in);
+    ra_storage_free(out);
+    return status;
+}
+
+static ra_status run_lent(const ra_ring_plan *plan, ra_comm *comm)
+{
+    ra_tensor x = view(tokens, RING_ROWS), o = view(results, RING_ROWS);
+    ra_rank_stats stats[3] = {RA_RANK_STATS_INIT};
+    return ra_ring_forward(plan, comm, &x, &x, &x, &o, NULL, stats);
+}
+
+/* Simulated ranks, or the only rank of a ring of threads: it greets, agrees and ends as one of many does. */
+static ra_status ring(ra_strategy strategy, int ranks, ra_transport_kind transport, int lent)
+{
+    ra_ring_options options = RA_RING_OPTIONS_INIT;
+    ra_ring_plan *plan;
+    ra_comm *comm = NULL;
+    options.ranks = ranks;
+    options.strategy = strategy;
+    options.transport = transport;
+    options.lent = lent;
+    ra_status status = ring_plan_for(options, &plan);
+    if (!status)
+        status = transport == RA_TRANSPORT_SIM ? ra_comm_sim(ranks, &comm) : ra_comm_threads(1, &comm);
+    if (!status)
+        status = lent ? run_lent(plan, comm) : run_stored(plan, comm);
+    ra_comm_free(comm);
+    ra_ring_plan_free(plan);
+    return status;
+}
+
+static ra_status ring_of_sim(void)
+{
+    return ring(RA_STRATEGY_RING, 3, RA_TRANSPORT_SIM, 1);
+}
+
+static ra_status ring_of_sim_stored(void)
+{
+    return ring(RA_STRATEGY_RING, 3, RA_TRANSPORT_SIM, 0);
+}
+
+static ra_status allgather_of_sim_stored(void)
+{
+    return ring(RA_STRATEGY_ALLGATHER, 3, RA_TRANSPORT_SIM, 0);
+}
+
+static ra_status broadcast_of_sim_stored(void)
+{
+    return ring(RA_STRATEGY_BROADCAST, 3, RA_TRANSPORT_SIM, 0);
+}
+
+static ra_status ring_of_one_thread(void)
+{
+    return ring(RA_STRATEGY_RING, 1, RA_TRANSPORT_THREADS, 1);
+}
+
+static ra_status ring_of_one_process_stored(void)
+{
+    return ring(RA_STRATEGY_RING, 1, RA_TRANSPORT_MPI, 0);
+}
+
 /* ---- Tests ----------------------------------------------------------------------------------------------------- */
 
 /* In this order: the first one leaves the file that the next two read. */
@@ -269,11 +390,24 @@ static const struct scenario {
     const char *name;
     ra_status (*run)(void);
 } scenarios[] = {
-    {"array_write", array_write},         {"array_read", array_read},
-    {"documents_file", documents_file},   {"tile_forward", tile_forward},
-    {"decode_forward", decode_forward},   {"reference_row", reference_row},
-    {"array_join", array_join},           {"storages", storages},
-    {"thread_messages", thread_messages}, {"simulated_ranks", simulated_ranks},
+    {"array_write", array_write},
+    {"array_read", array_read},
+    {"documents_file", documents_file},
+    {"tile_forward", tile_forward},
+    {"decode_forward", decode_forward},
+    {"reference_row", reference_row},
+    {"array_join", array_join},
+    {"storages", storages},
+    {"thread_messages", thread_messages},
+    {"simulated_ranks", simulated_ranks},
+    {"ring_plans", ring_plans},
+    {"smallest_ring", smallest_ring},
+    {"ring_of_sim", ring_of_sim},
+    {"ring_of_sim_stored", ring_of_sim_stored},
+    {"allgather_of_sim_stored", allgather_of_sim_stored},
+    {"broadcast_of_sim_stored", broadcast_of_sim_stored},
+    {"ring_of_one_thread", ring_of_one_thread},
+    {"ring_of_one_process_stored", ring_of_one_process_stored},
 };
 enum { SCENARIOS = sizeof scenarios / sizeof *scenarios };
 

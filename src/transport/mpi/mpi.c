@@ -537,6 +537,18 @@ static void find_silent(const mpi_rank *me, ra_transport_state *found)
     }
 }
 
+static void find_quiet(const mpi_rank *me, ra_transport_state *found)
+{
+    double now = seconds();
+    for (int rank = 0; rank < me->ranks; rank++) {
+        double heard = me->contacts[rank].heard;
+        if (rank != me->rank && heard > 0 && (found->quietest < 0 || now - heard > found->quiet)) {
+            found->quietest = rank;
+            found->quiet = now - heard;
+        }
+    }
+}
+
 static ra_status progress(void *state, ra_transport_state *found)
 {
     mpi_rank *me = state;
@@ -548,7 +560,8 @@ static ra_status progress(void *state, ra_transport_state *found)
     if (status)
         return status;
     find_left(me);
-    *found = (ra_transport_state){me->unfinished, -1, 0, me->notice};
+    *found = (ra_transport_state){me->unfinished, -1, 0, me->notice, -1, 0};
+    find_quiet(me, found);
     if (me->unfinished)
         find_silent(me, found);
     return RA_OK;
