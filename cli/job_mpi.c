@@ -79,24 +79,32 @@ ra_status job_comm(ra_comm **comm)
     return ra_comm_mpi(MPI_COMM_WORLD, comm);
 }
 
+/* Looked at now and then: MPI's own waiting has no end. */
+static bool finished(MPI_Request *request, double timeout)
+{
+    const struct timespec moment = {0, 100000};
+    double start = progress_clock();
+    int done = 0;
+    while (MPI_Test(request, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && !done && progress_clock() - start <= timeout)
+        nanosleep(&moment, NULL);
+    return done;
+}
+
 /* The largest code wins; among those the lowest rank. False: somebody did not come in time. */
 static bool gather(int code, double timeout, int *worst, int *speaker)
 {
-    const struct timespec moment = {0, 100000};
-    int mine[2] = {-code, job.rank}, all[2] = {0, 0}, done = 0;
+    /* They outlive the call: where somebody does not come, MPI may still write to them. */
+    static int mine[2], all[2];
     MPI_Request request;
+    mine[0] = -code;
+    mine[1] = job.rank;
     /* MINLOC: the smallest first number, and with it the smallest second. */
-    if (MPI_Iallreduce(mine, all, 1, MPI_2INT, MPI_MINLOC, MPI_COMM_WORLD, &request) != MPI_SUCCESS)
+    if (MPI_Iallreduce(mine, all, 1, MPI_2INT, MPI_MINLOC, MPI_COMM_WORLD, &request) != MPI_SUCCESS ||
+        !finished(&request, timeout))
         return false;
-    double start = progress_clock();
-    while (MPI_Test(&request, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && !done) {
-        if (progress_clock() - start > timeout)
-            return false;
-        nanosleep(&moment, NULL);
-    }
     *worst = -all[0];
     *speaker = all[1];
-    return done;
+    return true;
 }
 
 int job_agree(int code)

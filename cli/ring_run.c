@@ -94,7 +94,7 @@ static int run_one(ring_run *run, ra_comm *comm, tensor_file *const files[RING_F
 static int run_threads(ring_run *run, tensor_file *const files[RING_FILES])
 {
     int ranks = run->ranks, started = 1;
-    ra_comm **comms = calloc((size_t)ranks, sizeof *comms);
+    ra_comm **comms = calloc((size_t)ranks, sizeof(ra_comm *));
     rank_work *works = calloc((size_t)ranks, sizeof *works);
     pthread_t *threads = calloc((size_t)ranks, sizeof *threads);
     int code = EXIT_OK;

@@ -1,5 +1,6 @@
 /*
- * ringattn.h - exact softmax attention, planned before it runs and counted while it runs.
+ * ringattn.h - exact softmax attention, planned before it runs and counted while it runs, in one process or spread over
+ * ranks.
  *
  * A complete program: causal attention of 8 heads over 1000 tokens.
  *
@@ -44,7 +45,8 @@
  *  - Threads: any function may be called from several threads at once, on different objects. An ra_plan is read only
  *    after it is made, so several threads may run the same plan at the same time, on different outputs. An ra_array is
  *    for one thread at a time, but for reading, and for writing ranges that do not overlap.
- *  - The result has the same bits for any number of threads.
+ *    A communicator (ra_comm) and a storage (ra_storage) are for one thread at a time.
+ *  - The result has the same bits for any number of threads; spread over ranks, see ra_strategy.
  *  - After fork() a child may use everything but ra_forward with more than one thread, if its parent has run that: the
  *    OpenMP runtime does not survive it. exec() first, or ask for one thread.
  */
@@ -185,7 +187,8 @@ RA_API const char *ra_kernel_name(ra_kernel_id kernel);
 RA_API int ra_kernel_available(ra_kernel_id kernel);
 
 /*
- * Called from the thread that called ra_forward, between key blocks: `done` of `total` visible pairs are finished.
+ * Called from the thread that called ra_forward, between key blocks: `done` of `total` visible pairs are finished. Over
+ * ranks, each rank calls it for its own pairs, from its own thread; the simulation for all of them.
  * Returning non-zero stops the run with RA_ERROR_CANCELLED. The last call of a run that succeeds has done == total.
  */
 typedef int (*ra_progress)(void *user, double done, double total);

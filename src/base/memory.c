@@ -5,8 +5,8 @@
 #include <sys/mman.h>
 
 /*
- * Large blocks are mapped, so that giving them back gives them back to the system: an allocator may keep them for later,
- * and the process would hold more than was accounted. Large pages spare much of finding rows that lie far apart.
+ * Large blocks are mapped, so that giving them back gives them back to the system: an allocator may keep them for
+ * later, and the process would hold more than was accounted. Large pages spare much of finding rows that lie far apart.
  */
 enum { LINE = 64, LARGE = 4 << 20 };
 

@@ -784,13 +784,14 @@ static void fill_stats(engine *e, double started)
 static ra_status prepare(engine *e)
 {
     const ra_tensors *t = e->tensors;
-    const ra_storage *storages[] = {t->q, t->k, t->v, t->output, t->lse};
+    enum { STORAGES = 5 };
+    const ra_storage *const storages[STORAGES] = {t->q, t->k, t->v, t->output, t->lse};
     ra_status status = ra_schedule_make(e->ring, e->rank, &e->schedule);
     if (status)
         return status;
     ra_ring_workload(e->ring, e->rank, &e->work);
     e->memory = ra_ring_memory(e->ring, e->rank, &e->schedule, &e->work);
-    for (size_t i = 0; i < sizeof storages / sizeof *storages; i++)
+    for (int i = 0; i < STORAGES; i++)
         e->accountant.bytes += storages[i] ? ra_storage_bytes(storages[i]) : 0;
     e->run = (ra_run){.plan = e->ring->plan, .work = &e->work, .kernel = e->kernel, .q = &e->q};
     e->run.spans = 1;
