@@ -121,7 +121,7 @@ static int make_plan(attend_job *job)
         job->over.problem = &job->problem;
         job->over.args = &job->ring;
         int code = ring_args_check(&job->ring, job_size(), &job->over.ranks);
-        return code ? code : ring_run_plan(&job->over, &in->query, &in->key, &in->value);
+        return code ? code : ring_run_plan(&job->over, &in->query, &in->key, &in->value, job->lse_path != NULL);
     }
     ra_options options = ring_args_run(&job->ring);
     options.progress = progress_step;

@@ -91,7 +91,8 @@ static int make_plan(plan_job *job)
         return report(EXIT_USAGE, "--timeout %g: expected more than 0 seconds", job->ring.timeout);
     job->options = ring_args_library(&job->ring, job->ring.ring ? (int)job->ring.ring : 1);
     job->options.lent = job->lent;
-    job->options.q_dtype = job->options.k_dtype = job->options.v_dtype = DTYPE_IDS[job->dtype];
+    job->options.q_dtype = job->options.k_dtype = job->options.v_dtype = job->options.o_dtype = DTYPE_IDS[job->dtype];
+    job->options.lse = 0;
     if (job->ring.memory && !job->ring.ring) {
         if (ra_ring_smallest(p, &run, &job->options, &job->options.ranks))
             return report_refusal();

@@ -22,12 +22,13 @@ static int choose_ring(ring_run *run, const ra_options *options)
     return EXIT_OK;
 }
 
-int ring_run_plan(ring_run *run, const tensor_file *query, const tensor_file *key, const tensor_file *value)
+int ring_run_plan(ring_run *run, const tensor_file *query, const tensor_file *key, const tensor_file *value, bool lse)
 {
     ra_options options = ring_args_run(run->args);
     ra_system_info system = RA_SYSTEM_INFO_INIT;
     run->options = ring_args_library(run->args, run->ranks);
-    run->options.q_dtype = query->tensor.dtype;
+    run->options.q_dtype = run->options.o_dtype = query->tensor.dtype;
+    run->options.lse = lse;
     run->options.k_dtype = key->tensor.dtype;
     run->options.v_dtype = value->tensor.dtype;
     if (run->options.transport == RA_TRANSPORT_MPI && !options.threads) {

@@ -21,7 +21,7 @@ typedef struct ring_run {
 enum { RING_FILES = 5 };
 
 /* Resolve the ring size and plan. Returns an exit code and reports, as the others do. */
-int ring_run_plan(ring_run *run, const tensor_file *query, const tensor_file *key, const tensor_file *value);
+int ring_run_plan(ring_run *run, const tensor_file *query, const tensor_file *key, const tensor_file *value, bool lse);
 
 /* files: query, key, value, output, log-sum-exp (path NULL: none). */
 int ring_run_execute(ring_run *run, tensor_file *const files[RING_FILES]);

@@ -77,7 +77,9 @@ static ra_status check_ring_options(ra_ring_options *o)
     ra_status status = check_dtype("q_dtype", o->q_dtype);
     if (!status)
         status = check_dtype("k_dtype", o->k_dtype);
-    return status ? status : check_dtype("v_dtype", o->v_dtype);
+    if (!status)
+        status = check_dtype("v_dtype", o->v_dtype);
+    return status ? status : check_dtype("o_dtype", o->o_dtype);
 }
 
 /* Threads of each rank: what was asked for, or the cores shared by those that work at the same time. */
@@ -402,7 +404,7 @@ static ra_status check_tensors(const ra_ring_plan *ring, int rank, bool parts, c
     const role roles[ROLES] = {{"query", p->heads, p->head_dim, false, &o->q_dtype},
                                {"key", p->kv_heads, p->head_dim, true, &o->k_dtype},
                                {"value", p->kv_heads, p->value_dim, true, &o->v_dtype},
-                               {"output", p->heads, p->value_dim, false, NULL},
+                               {"output", p->heads, p->value_dim, false, o->lent ? NULL : &o->o_dtype},
                                {"lse", p->heads, 1, false, &LSE_DTYPE}};
     ra_status status = RA_OK;
     for (int i = 0; i < ROLES && !status; i++) {
@@ -444,6 +446,8 @@ ra_status ra_ring_run(const ra_ring_plan *ring, ra_comm *comm, ra_storage *q, ra
         status = ra_fail(RA_ERROR_ARGUMENT, "a storage is NULL");
     if (!status && ring->options.lent)
         status = ra_fail(RA_ERROR_ARGUMENT, "the plan is for tensors in memory (lent): use ra_ring_forward");
+    if (!status && lse && !ring->options.lse)
+        status = ra_fail(RA_ERROR_ARGUMENT, "the plan is for a run without a log-sum-exp (lse 0)");
     if (status)
         return status;
     const ra_tensor *const views[ROLES] = {ra_storage_view(q), ra_storage_view(k), ra_storage_view(v),

@@ -394,14 +394,16 @@ typedef struct ra_ring_options {
      */
     const ra_piece *q_pieces, *kv_pieces;
     int64_t q_piece_count, kv_piece_count;
-    int64_t memory; /* bytes that a process may hold, 0: no limit. A plan that needs more is refused */
-    double timeout; /* seconds of silence of a rank before it is given up; 0: 60 */
+    int64_t memory;   /* bytes that a process may hold, 0: no limit. A plan that needs more is refused */
+    double timeout;   /* seconds of silence of a rank before it is given up; 0: 60 */
+    ra_dtype o_dtype; /* of the output, */
+    int lse;          /* and whether there is a log-sum-exp: for the memory of runs from and to files */
 } ra_ring_options;
 
 #define RA_RING_OPTIONS_INIT                                                                                           \
     {                                                                                                                  \
         sizeof(ra_ring_options), 1, RA_STRATEGY_RING, RA_ORDER_CONTIGUOUS, RA_TRANSPORT_SIM, RA_F32, RA_F32, RA_F32,   \
-            1, NULL, NULL, 0, 0, 0, 0                                                                                  \
+            1, NULL, NULL, 0, 0, 0, 0, RA_F32, 1                                                                       \
     }
 
 typedef struct ra_ring_plan ra_ring_plan;

@@ -694,8 +694,8 @@ static ra_status write_groups(engine *e, int64_t first, int64_t count)
     int64_t rows = tail.row + tail.rows - head.row, at = e->tensors->parts ? head.row : head.query;
     ra_dtype dtype = ra_storage_view(e->tensors->output)->dtype;
     ra_tensor output = ra_tensor_dense(e->output, dtype, RA_BSHD, p->batch, rows, p->heads, p->value_dim);
-    int64_t floats = p->batch * e->memory.output_rows * p->heads * p->value_dim;
-    ra_tensor lse = ra_tensor_dense((float *)e->output + floats, RA_F32, RA_BHSD, p->batch, rows, p->heads, 1);
+    ra_tensor lse =
+        ra_tensor_dense((char *)e->output + e->memory.output_lse, RA_F32, RA_BHSD, p->batch, rows, p->heads, 1);
     e->run.output = &output;
     e->run.lse = e->tensors->lse ? &lse : NULL;
     e->run.output_first = head.row;

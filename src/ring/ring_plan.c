@@ -33,11 +33,11 @@ void ra_ring_workload(const ra_ring_plan *ring, int rank, ra_workload *work)
 static int64_t output_rows(const ra_ring_plan *ring, const ra_workload *work)
 {
     const ra_plan *p = ring->plan;
-    int64_t row = p->batch * p->heads * (p->value_dim + 1) * (int64_t)sizeof(float);
+    int64_t row = p->batch * p->heads * (p->value_dim + 1) * (int64_t)sizeof(float); /* at most */
     return ra_min(ra_max(1, OUTPUT_BYTES / (row * work->lanes)), ra_max(1, work->groups)) * work->lanes;
 }
 
-/* The five files of a run, the log-sum-exp included. */
+/* The files of a run. */
 static int64_t storage_bytes(const ra_ring_plan *ring)
 {
     const ra_plan *p = ring->plan;
@@ -46,10 +46,10 @@ static int64_t storage_bytes(const ra_ring_plan *ring)
         ra_tensor_dense(NULL, o->q_dtype, RA_BSHD, p->batch, p->q_len, p->heads, p->head_dim),
         ra_tensor_dense(NULL, o->k_dtype, RA_BSHD, p->batch, p->kv_len, p->kv_heads, p->head_dim),
         ra_tensor_dense(NULL, o->v_dtype, RA_BSHD, p->batch, p->kv_len, p->kv_heads, p->value_dim),
-        ra_tensor_dense(NULL, RA_F32, RA_BSHD, p->batch, p->q_len, p->heads, p->value_dim),
+        ra_tensor_dense(NULL, o->o_dtype, RA_BSHD, p->batch, p->q_len, p->heads, p->value_dim),
         ra_tensor_dense(NULL, RA_F32, RA_BHSD, p->batch, p->q_len, p->heads, 1)};
     int64_t bytes = 0;
-    for (size_t i = 0; i < sizeof views / sizeof *views; i++)
+    for (size_t i = 0; i < sizeof views / sizeof *views - (o->lse ? 0 : 1); i++)
         bytes += ra_storage_array_bytes(&views[i]);
     return bytes;
 }
@@ -74,7 +74,9 @@ ra_rank_memory ra_ring_memory(const ra_ring_plan *ring, int rank, const ra_sched
     m.scratch = ra_memory_rounded(work->threads * work->scratch.bytes);
     if (stored && work->groups) {
         m.output_rows = output_rows(ring, work);
-        m.output = ra_memory_rounded(p->batch * m.output_rows * p->heads * (p->value_dim + 1) * f);
+        int64_t rows = p->batch * m.output_rows * p->heads;
+        m.output_lse = ra_memory_rounded(rows * p->value_dim * (int64_t)ra_dtype_size(ring->options.o_dtype));
+        m.output = m.output_lse + (ring->options.lse ? ra_memory_rounded(rows * f) : 0);
     }
     m.storage = stored ? storage_bytes(ring) : 0;
     m.total = m.query + m.slots + m.marks + m.segments + m.states + m.scratch + m.output + m.storage;
@@ -90,8 +92,7 @@ static int64_t lent_bytes(const ra_ring_plan *ring, int rank)
     int64_t rows = ra_partition_share(&ring->queries, rank).rows;
     int64_t keys =
         ring->options.transport == RA_TRANSPORT_SIM ? ring->keys.length : ra_partition_share(&ring->keys, rank).rows;
-    /* The output's dtype is known only to the run; it is the query's, as far as the plan knows. */
-    int64_t output = p->batch * p->heads * p->value_dim * (int64_t)ra_dtype_size(ring->options.q_dtype);
+    int64_t output = p->batch * p->heads * p->value_dim * (int64_t)ra_dtype_size(ring->options.o_dtype);
     return rows * (ring->q_row_bytes + output) + keys * (ring->k_row_bytes + ring->v_row_bytes);
 }
 

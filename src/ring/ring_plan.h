@@ -21,6 +21,7 @@ typedef struct ra_rank_memory {
     int64_t query, slots, marks, segments, states, scratch, output; /* bytes */
     int64_t storage;                                                /* what its storages hold themselves */
     int64_t output_rows;                                            /* rows that are finished and written at a time */
+    int64_t output_lse;                                             /* where the log-sum-exp is in `output` */
     int64_t total;
 } ra_rank_memory;
 

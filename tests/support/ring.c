@@ -206,6 +206,7 @@ ra_status ring_case_run(const ring_case *c, const sample *s, ra_rank_stats *stat
     options.q_dtype = s->tensors[SAMPLE_QUERY].dtype;
     options.k_dtype = s->tensors[SAMPLE_KEY].dtype;
     options.v_dtype = s->tensors[SAMPLE_VALUE].dtype;
+    options.o_dtype = s->tensors[SAMPLE_OUTPUT].dtype;
     options.lent = !stored(c);
     sample_wipe(s);
     ra_status status = ra_ring_plan_create(&s->problem, &c->run, &options, &plan);
