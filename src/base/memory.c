@@ -8,7 +8,7 @@
  * Large blocks are mapped, so that giving them back gives them back to the system: an allocator may keep them for
  * later, and the process would hold more than was accounted. Large pages spare much of finding rows that lie far apart.
  */
-enum { LINE = 64, LARGE = 4 << 20 };
+enum { LINE = 64, LARGE = 1 << 20 };
 
 int64_t ra_memory_rounded(int64_t bytes)
 {
