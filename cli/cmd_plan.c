@@ -1,6 +1,6 @@
 /* ringattn plan: what a run over ranks will do and hold. Nothing is read or run. */
 #include "commands.h"
-#include "job.h"
+#include "interrupt.h"
 #include "report.h"
 #include "ring_args.h"
 
@@ -157,6 +157,7 @@ int cmd_plan(int argc, char **argv)
     int code = parse(&job, argc, argv);
     if (code != ARGS_RUN)
         return code;
+    interrupt_release(); /* a large ring may take its time */
     code = make_plan(&job);
     if (!code && job.json)
         code = print_json(&job);

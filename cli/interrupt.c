@@ -7,6 +7,9 @@
 
 static volatile sig_atomic_t caught;
 
+static const int SIGNALS[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGALRM, SIGUSR1, SIGUSR2, SIGXCPU};
+enum { SIGNAL_COUNT = sizeof SIGNALS / sizeof *SIGNALS };
+
 static void on_signal(int number)
 {
     caught = number;
@@ -14,9 +17,8 @@ static void on_signal(int number)
 
 void interrupt_install(void)
 {
-    static const int SIGNALS[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGALRM, SIGUSR1, SIGUSR2, SIGXCPU};
     struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
-    for (size_t i = 0; i < sizeof SIGNALS / sizeof *SIGNALS; i++) {
+    for (size_t i = 0; i < SIGNAL_COUNT; i++) {
         struct sigaction previous;
         /* A signal that was ignored from outside (nohup) stays ignored. */
         if (sigaction(SIGNALS[i], NULL, &previous) == 0 && previous.sa_handler != SIG_IGN)
@@ -26,6 +28,15 @@ void interrupt_install(void)
     action.sa_handler = SIG_IGN;
     sigaction(SIGXFSZ, &action, NULL);
     sigaction(SIGPIPE, &action, NULL);
+}
+
+void interrupt_release(void)
+{
+    for (size_t i = 0; i < SIGNAL_COUNT; i++) {
+        struct sigaction current;
+        if (sigaction(SIGNALS[i], NULL, &current) == 0 && current.sa_handler == on_signal)
+            signal(SIGNALS[i], SIG_DFL);
+    }
 }
 
 bool interrupted(void)

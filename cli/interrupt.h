@@ -6,6 +6,9 @@
 
 void interrupt_install(void);
 
+/* For work that leaves nothing behind: signals end it at once, as if nothing had been installed. */
+void interrupt_release(void);
+
 /* True once a signal has asked to stop. */
 bool interrupted(void);
 
