@@ -65,8 +65,8 @@ ra_rank_memory ra_ring_memory(const ra_ring_plan *ring, int rank, const ra_sched
     for (int i = 0; i < schedule->slots; i++)
         m.slots += ra_memory_rounded(schedule->slot_rows[i] * ring->k_row_bytes) +
                    ra_memory_rounded(schedule->slot_rows[i] * ring->v_row_bytes);
-    /* For each slot which rows are in it and how many before each block, and room to work with three more. */
-    m.marks = ra_memory_rounded((2 * (int64_t)schedule->slots + 3) * schedule->slot_blocks * (int64_t)sizeof(uint64_t));
+    /* For each slot which rows are in it and how many before each block, and room to work with two more. */
+    m.marks = ra_memory_rounded((2 * (int64_t)schedule->slots + 2) * schedule->slot_blocks * (int64_t)sizeof(uint64_t));
     if (!ring->by_reference)
         m.segments = ra_memory_rounded(schedule->most_segments * (int64_t)sizeof(ra_segment));
     int sets = ra_ring_at_once(ring) ? 0 : has_spans(ring) ? 2 : 1;

@@ -1,0 +1,182 @@
+#include "ring/rank.h"
+
+#include "base/checked.h"
+#include "base/memory.h"
+#include "base/tensor.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Storage is read in parts of about this size, with a sign of life in between. */
+enum { PART_BYTES = 4 << 20 };
+
+/* ---- Memory --------------------------------------------------------------------------------------------------------
+ */
+static ra_tensor slot_view(const ra_plan *p, char *memory, ra_dtype dtype, int64_t rows, int64_t dim)
+{
+    return ra_tensor_dense(memory, dtype, RA_BHSD, p->batch, rows, p->kv_heads, dim);
+}
+
+/* Say which rows of which keys a slot holds from now on: those marked in its words. */
+void ra_rank_slot_set(ra_rank *e, ra_slot *s, const ra_share *keys)
+{
+    const ra_plan *p = e->ring->plan;
+    int64_t rows = ra_marked(s->words, keys->blocks);
+    s->keys = *keys;
+    ra_marks_before(s->words, keys->blocks, s->before);
+    s->k = slot_view(p, s->k_memory, e->ring->options.k_dtype, rows, p->head_dim);
+    s->v = slot_view(p, s->v_memory, e->ring->options.v_dtype, rows, p->value_dim);
+}
+
+ra_status ra_rank_take_memory(ra_rank *e)
+{
+    const ra_rank_memory *m = &e->memory;
+    const struct {
+        void **at;
+        int64_t bytes;
+        const char *what;
+    } blocks[] = {{&e->query, m->query, "queries"},      {&e->slot_memory, m->slots, "keys and values"},
+                  {&e->marks, m->marks, "marks"},        {&e->segments, m->segments, "messages"},
+                  {&e->states, m->states, "row states"}, {&e->scratch, m->scratch, "scratch"},
+                  {&e->output, m->output, "output"}};
+    for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) {
+        ra_status status =
+            blocks[i].bytes ? ra_memory_take(&e->accountant, blocks[i].bytes, blocks[i].what, blocks[i].at) : RA_OK;
+        if (status)
+            return status;
+    }
+    e->slots = calloc((size_t)e->schedule.slots + 1, sizeof *e->slots);
+    e->peer_k = calloc(2 * (size_t)e->ring->options.ranks, sizeof *e->peer_k);
+    e->keys = calloc((size_t)e->schedule.steps, sizeof *e->keys);
+    e->run.keys = e->keys;
+    if (!e->slots || !e->peer_k || !e->keys)
+        return ra_fail(RA_ERROR_MEMORY, "out of memory: tables of rank %d", e->rank);
+    e->peer_v = e->peer_k + e->ring->options.ranks;
+    return RA_OK;
+}
+
+/* Everything in its place; no memory is taken after this. */
+void ra_rank_divide_memory(ra_rank *e)
+{
+    const ra_schedule *s = &e->schedule;
+    const ra_plan *p = e->ring->plan;
+    char *at = e->slot_memory;
+    uint64_t *words = e->marks;
+    for (int i = 0; i < s->slots; i++) {
+        e->slots[i].k_memory = at;
+        at += ra_memory_rounded(s->slot_rows[i] * e->ring->k_row_bytes);
+        e->slots[i].v_memory = at;
+        at += ra_memory_rounded(s->slot_rows[i] * e->ring->v_row_bytes);
+        e->slots[i].words = words;
+        e->slots[i].before = (int64_t *)(words + s->slot_blocks);
+        words += 2 * s->slot_blocks;
+    }
+    e->some = words;
+    e->other = e->some + s->slot_blocks;
+    if (!e->states)
+        return;
+    int64_t unit_bytes = p->unit_floats * (int64_t)sizeof(float);
+    if (e->memory.states > ra_memory_rounded(e->work.units * unit_bytes))
+        e->current = (float *)((char *)e->states + e->memory.states / 2);
+    for (int64_t unit = 0; unit < e->work.units; unit++) {
+        ra_state_clear((float *)e->states + unit * p->unit_floats, e->work.lanes, p->unit_floats);
+        if (e->current)
+            ra_state_clear(e->current + unit * p->unit_floats, e->work.lanes, p->unit_floats);
+    }
+}
+
+/* `all`: false where somebody may still touch what travels. */
+void ra_rank_give_memory(ra_rank *e, bool all)
+{
+    const ra_rank_memory *m = &e->memory;
+    if (all) {
+        ra_memory_give(&e->accountant, e->slot_memory, m->slots);
+        ra_memory_give(&e->accountant, e->segments, m->segments);
+    }
+    ra_memory_give(&e->accountant, e->query, m->query);
+    ra_memory_give(&e->accountant, e->marks, m->marks);
+    ra_memory_give(&e->accountant, e->states, m->states);
+    ra_memory_give(&e->accountant, e->scratch, m->scratch);
+    ra_memory_give(&e->accountant, e->output, m->output);
+    free(e->slots);
+    free(e->peer_k);
+    free(e->keys);
+    ra_schedule_free(&e->schedule);
+}
+
+/* ---- Storage -------------------------------------------------------------------------------------------------------
+ */
+ra_status ra_rank_poll_link(ra_rank *e)
+{
+    return e->simulated ? RA_OK : ra_link_poll(&e->link);
+}
+
+/* Rows `first` .. of a storage to rows `row` .. of a tensor, all batches. */
+ra_status ra_rank_read_rows(ra_rank *e, ra_storage *storage, int64_t first, int64_t count, const ra_tensor *into,
+                            int64_t row)
+{
+    double start = ra_seconds();
+    int64_t row_bytes = into->heads * into->dim * (int64_t)ra_dtype_size(into->dtype);
+    int64_t part = ra_max(1, PART_BYTES / row_bytes);
+    ra_status status = RA_OK;
+    for (int64_t batch = 0; batch < into->batch; batch++)
+        for (int64_t done = 0, rows; done < count && !status; done += rows) {
+            rows = ra_min(part, count - done);
+            ra_tensor view = *into;
+            view.data = (void *)ra_tensor_at(into, batch, row + done, 0, 0);
+            view.batch = 1;
+            view.seq = rows;
+            status = ra_storage_read(storage, batch, first + done, rows, &view);
+            if (!status)
+                status = ra_rank_poll_link(e);
+        }
+    e->stats->seconds_io += ra_seconds() - start;
+    return status;
+}
+
+/* The rows of a share out of a storage; in one that has only this rank's, they begin at `first`. */
+static ra_status read_share(ra_rank *e, ra_storage *storage, const ra_share *share, int64_t first,
+                            const ra_tensor *into)
+{
+    ra_status status = RA_OK;
+    for (int64_t i = 0; i < share->ranges && !status; i++) {
+        ra_range range = ra_share_range(share, i);
+        status = ra_rank_read_rows(e, storage, e->tensors->parts ? first + range.row : range.first,
+                                   range.end - range.first, into, range.row);
+    }
+    return status;
+}
+
+ra_status ra_rank_load_queries(ra_rank *e)
+{
+    const ra_plan *p = e->ring->plan;
+    if (e->work.queries.rows == 0)
+        return RA_OK;
+    e->run.whole = !e->tensors->parts;
+    e->q = *ra_storage_view(e->tensors->q);
+    if (e->ring->options.lent)
+        return RA_OK;
+    e->run.whole = false;
+    e->q = ra_tensor_dense(e->query, e->ring->options.q_dtype, RA_BHSD, p->batch, e->work.queries.rows, p->heads,
+                           p->head_dim);
+    return read_share(e, e->tensors->q, &e->work.queries, 0, &e->q);
+}
+
+/* The rank's own keys and values into their slot. */
+ra_status ra_rank_load_own(ra_rank *e)
+{
+    ra_share own = ra_partition_share(&e->ring->keys, e->rank);
+    ra_status status = RA_OK;
+    int64_t row = 0;
+    for (int part = 0; part < RA_PARTS && !status && e->schedule.own_slot[part] >= 0; part++) {
+        const ra_slot *s = &e->slots[e->schedule.own_slot[part]];
+        status = read_share(e, e->tensors->k, &s->keys, row, &s->k);
+        if (!status)
+            status = read_share(e, e->tensors->v, &s->keys, row, &s->v);
+        row += s->keys.rows;
+    }
+    assert(status || e->schedule.own_slot[0] < 0 || row == own.rows);
+    (void)own;
+    return status;
+}

@@ -1,0 +1,277 @@
+#include "ring/rank.h"
+
+#include "base/checked.h"
+#include "base/memory.h"
+#include "base/tensor.h"
+
+#include <time.h>
+
+/* ---- Tiles ---------------------------------------------------------------------------------------------------------
+ */
+int ra_rank_poll(void *user, double pairs)
+{
+    ra_rank *e = user;
+    const ra_plan *p = e->ring->plan;
+    double done = e->pairs_before + pairs;
+    e->status = ra_rank_poll_link(e);
+    if (e->status || !p->progress || done <= e->pairs_reported)
+        return e->status != RA_OK;
+    e->pairs_reported = done;
+    return p->progress(p->progress_user, done, e->pairs_total);
+}
+
+static ra_status run_tiles(ra_rank *e, ra_interval within, float *states)
+{
+    double before = e->counts.pairs_visible;
+    e->run.within = within;
+    e->run.states = states;
+    if (!ra_run_tasks(&e->run, e->scratch, &e->counts))
+        return e->status ? e->status
+                         : ra_fail(RA_ERROR_CANCELLED, "rank %d: cancelled by the progress callback", e->rank);
+    e->pairs_before += e->counts.pairs_visible - before;
+    return RA_OK;
+}
+
+/* A span is complete: into the states of those before it. */
+static void merge_span(ra_rank *e)
+{
+    if (e->current && e->span > 0)
+        ra_run_merge(&e->run, e->states, e->current);
+}
+
+/* The keys that are here, span by span where the spans of a run in one piece are reproduced. */
+static ra_status run_spans(ra_rank *e, const ra_share *keys)
+{
+    const ra_plan *p = e->ring->plan;
+    int64_t first = ra_share_range(keys, 0).first, end = ra_share_range(keys, keys->ranges - 1).end;
+    if (!e->current)
+        return run_tiles(e, (ra_interval){first, end}, e->states);
+    ra_status status = RA_OK;
+    for (int64_t span = first / p->span_keys; span * p->span_keys < end && !status; span++) {
+        if (span != e->span)
+            merge_span(e);
+        e->span = span;
+        ra_interval within = {ra_max(first, span * p->span_keys), ra_min(end, (span + 1) * p->span_keys)};
+        status = run_tiles(e, within, span ? e->current : e->states);
+    }
+    return status;
+}
+
+/* Others' memory is read only while its owner keeps it. */
+static ra_status enter_gates(ra_rank *e, int *entered)
+{
+    for (int rank = 0; rank < e->ring->options.ranks; rank++) {
+        ra_gate *g = ra_rank_gate_of(e, rank);
+        if (!g)
+            return RA_OK;
+        atomic_fetch_add(&g->readers, 1);
+        *entered = rank + 1;
+        if (atomic_load(&g->closed))
+            return ra_fail(RA_ERROR_PEER, "rank %d: rank %d has stopped", e->rank, rank);
+    }
+    return RA_OK;
+}
+
+static void leave_gates(ra_rank *e, int entered)
+{
+    for (int rank = 0; rank < entered; rank++)
+        atomic_fetch_sub(&ra_rank_gate_of(e, rank)->readers, 1);
+}
+
+void ra_rank_close_gate(ra_rank *e)
+{
+    const struct timespec moment = {0, 50000};
+    ra_gate *mine = e->simulated ? NULL : ra_rank_gate_of(e, e->rank);
+    if (!mine)
+        return;
+    atomic_store(&mine->closed, 1);
+    while (atomic_load(&mine->readers) > 0)
+        nanosleep(&moment, NULL);
+}
+
+/* By reference: where the keys lie, in the caller's memory or in every rank's own. */
+static void set_in_place(ra_rank *e, int64_t step, ra_keys *keys)
+{
+    *keys = (ra_keys){.share = ra_step_keys(e->ring, e->rank, step)};
+    keys->k = e->simulated ? e->peer_k + e->rank : e->peer_k;
+    keys->v = e->simulated ? e->peer_v + e->rank : e->peer_v;
+    keys->owners = e->simulated ? NULL : &e->ring->keys;
+}
+
+static ra_status compute_in_place(ra_rank *e, int64_t step)
+{
+    int entered = 0;
+    set_in_place(e, step, e->keys);
+    ra_status status = e->simulated ? RA_OK : enter_gates(e, &entered);
+    if (!status)
+        status = run_spans(e, &e->keys->share);
+    leave_gates(e, entered);
+    return status;
+}
+
+static ra_status compute_in_slots(ra_rank *e, const ra_step *s)
+{
+    ra_status status = RA_OK;
+    for (int part = 0; part < RA_PARTS && !status; part++) {
+        if (s->slot[part] < 0)
+            continue;
+        const ra_slot *here = &e->slots[s->slot[part]];
+        *e->keys = (ra_keys){here->keys, &here->k, &here->v, NULL, here->words, here->before};
+        status = run_spans(e, &here->keys);
+    }
+    return status;
+}
+
+static ra_status compute(ra_rank *e, int64_t step)
+{
+    const ra_step *s = &e->schedule.step[step];
+    if (s->rows == 0 || e->work.groups == 0)
+        return RA_OK;
+    double start = ra_seconds();
+    ra_status status = e->ring->by_reference ? compute_in_place(e, step) : compute_in_slots(e, s);
+    e->stats->seconds_compute += ra_seconds() - start;
+    return status;
+}
+
+/* Where results go when they are in the caller's memory. */
+static void set_output(ra_rank *e)
+{
+    e->run.whole_output = !e->tensors->parts;
+    e->run.output = ra_storage_view(e->tensors->output);
+    e->run.lse = e->tensors->lse ? ra_storage_view(e->tensors->lse) : NULL;
+}
+
+/* All steps of a virtual rank, whose tasks finish their rows themselves. */
+static ra_status run_at_once(ra_rank *e)
+{
+    ra_status status = RA_OK;
+    double start = ra_seconds();
+    e->run.key_sets = 0;
+    for (int64_t step = 0; step < e->schedule.steps && !status; step++) {
+        status = ra_rank_start_phase(e, step);
+        if (e->schedule.step[step].rows)
+            set_in_place(e, step, &e->keys[e->run.key_sets++]);
+    }
+    if (status || e->work.groups == 0)
+        return status;
+    set_output(e);
+    e->run.resume = false;
+    status = run_tiles(e, (ra_interval){0, e->ring->keys.length}, NULL);
+    e->stats->seconds_compute += ra_seconds() - start;
+    return status;
+}
+
+ra_status ra_rank_run_steps(ra_rank *e)
+{
+    if (ra_ring_at_once(e->ring))
+        return run_at_once(e);
+    ra_status status = ra_rank_start_phase(e, 0);
+    if (!status)
+        status = ra_rank_wait_phase(e);
+    for (int64_t step = 0; step < e->schedule.steps && !status; step++) {
+        if (step + 1 < e->schedule.steps)
+            status = ra_rank_start_phase(e, step + 1);
+        if (!status)
+            status = compute(e, step);
+        if (!status && step + 1 < e->schedule.steps)
+            status = ra_rank_wait_phase(e);
+    }
+    merge_span(e);
+    return status;
+}
+
+/* ---- Results -------------------------------------------------------------------------------------------------------
+ */
+/* Groups first .. first + count - 1, which lie together, through the output memory into storage. */
+static ra_status write_groups(ra_rank *e, int64_t first, int64_t count)
+{
+    const ra_plan *p = e->ring->plan;
+    ra_group head = ra_group_at(&e->work.queries, e->work.lanes, first);
+    ra_group tail = ra_group_at(&e->work.queries, e->work.lanes, first + count - 1);
+    int64_t rows = tail.row + tail.rows - head.row, at = e->tensors->parts ? head.row : head.query;
+    ra_dtype dtype = ra_storage_view(e->tensors->output)->dtype;
+    ra_tensor output = ra_tensor_dense(e->output, dtype, RA_BSHD, p->batch, rows, p->heads, p->value_dim);
+    ra_tensor lse =
+        ra_tensor_dense((char *)e->output + e->memory.output_lse, RA_F32, RA_BHSD, p->batch, rows, p->heads, 1);
+    e->run.output = &output;
+    e->run.lse = e->tensors->lse ? &lse : NULL;
+    e->run.output_first = head.row;
+    double start = ra_seconds();
+    ra_run_finish(&e->run, first, count);
+    double finished = ra_seconds();
+    ra_status status = RA_OK;
+    for (int64_t batch = 0; batch < p->batch && !status; batch++) {
+        ra_tensor part = output, lse_part = lse;
+        part.data = (void *)ra_tensor_at(&output, batch, 0, 0, 0);
+        lse_part.data = (void *)ra_tensor_at(&lse, batch, 0, 0, 0);
+        part.batch = lse_part.batch = 1;
+        status = ra_storage_write(e->tensors->output, batch, at, rows, &part);
+        if (!status && e->tensors->lse)
+            status = ra_storage_write(e->tensors->lse, batch, at, rows, &lse_part);
+    }
+    e->stats->seconds_compute += finished - start;
+    e->stats->seconds_io += ra_seconds() - finished;
+    return status ? status : ra_rank_poll_link(e);
+}
+
+ra_status ra_rank_write_results(ra_rank *e)
+{
+    if (e->work.groups == 0 || ra_ring_at_once(e->ring))
+        return RA_OK;
+    e->run.states = e->states;
+    if (e->ring->options.lent) {
+        double start = ra_seconds();
+        set_output(e);
+        ra_run_finish(&e->run, 0, e->work.groups);
+        e->stats->seconds_compute += ra_seconds() - start;
+        return RA_OK;
+    }
+    ra_status status = RA_OK;
+    int64_t group = 0, most = e->memory.output_rows / e->work.lanes;
+    for (int64_t i = 0; i < e->work.queries.ranges && !status; i++) {
+        ra_range range = ra_share_range(&e->work.queries, i);
+        int64_t end = group + ra_ceil_div(range.end - range.first, e->work.lanes);
+        for (int64_t count; group < end && !status; group += count) {
+            count = ra_min(most, end - group);
+            status = write_groups(e, group, count);
+        }
+    }
+    return status;
+}
+
+/* A run proves itself: what was counted on the way is what the plan counted without the schedule. */
+ra_status ra_rank_prove(ra_rank *e)
+{
+    const ra_rank_info *plan = &e->ring->ranks[e->rank];
+    ra_rank_stats *s = e->stats;
+    if (s->hops == plan->hops && s->bytes_sent == plan->bytes_sent && s->bytes_received == plan->bytes_received &&
+        s->pairs_visible == plan->pairs_visible && s->peak_bytes <= plan->peak_bytes)
+        return RA_OK;
+    return ra_fail(
+        RA_ERROR_INTERNAL,
+        "rank %d: the run differs from its plan: hops %lld of %lld, bytes sent %lld of %lld, received %lld of "
+        "%lld, visible pairs %.0f of %.0f, peak bytes %lld of %lld",
+        e->rank, (long long)s->hops, (long long)plan->hops, (long long)s->bytes_sent, (long long)plan->bytes_sent,
+        (long long)s->bytes_received, (long long)plan->bytes_received, s->pairs_visible, plan->pairs_visible,
+        (long long)s->peak_bytes, (long long)plan->peak_bytes);
+}
+
+void ra_rank_fill_stats(ra_rank *e, double started)
+{
+    const ra_rank_info *plan = &e->ring->ranks[e->rank];
+    ra_rank_stats *s = e->stats;
+    s->rank = e->rank;
+    s->threads = e->counts.threads ? e->counts.threads : e->work.threads;
+    s->kernel = e->kernel->id;
+    s->q_rows = plan->q_rows;
+    s->kv_rows = plan->kv_rows;
+    s->steps = e->schedule.steps;
+    s->pairs_visible = e->counts.pairs_visible;
+    s->pairs_worked = e->counts.pairs_worked;
+    s->seconds_wait = e->link.waited;
+    s->seconds_total = ra_seconds() - started;
+    s->planned_peak_bytes = plan->peak_bytes;
+    s->peak_bytes = e->accountant.peak;
+    s->rss_peak_bytes = ra_memory_resident_peak();
+    s->lent_bytes = plan->lent_bytes;
+}

@@ -1,0 +1,285 @@
+#include "ring/rank.h"
+
+#include "base/checked.h"
+#include "base/memory.h"
+#include "base/tensor.h"
+#include "ring/greeting.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- Greeting ------------------------------------------------------------------------------------------------------
+ */
+ra_gate *ra_rank_gate_of(const ra_rank *e, int rank)
+{
+    char *shared = e->link.transport->shared;
+    return e->ring->by_reference && shared ? (ra_gate *)(shared + (size_t)rank * RA_SHARED_BYTES) : NULL;
+}
+
+/* What this rank's keys and values are to be found in. By reference all of them are in one slot, or the caller's. */
+void ra_rank_set_own(ra_rank *e)
+{
+    ra_share keys = ra_partition_share(&e->ring->keys, e->rank);
+    for (int part = 0; part < RA_PARTS && e->schedule.own_slot[part] >= 0; part++) {
+        ra_slot *own = &e->slots[e->schedule.own_slot[part]];
+        ra_share share = ra_part_of(e->ring, &keys, part);
+        memset(own->words, 0, (size_t)share.blocks * sizeof *own->words);
+        ra_mark_range(&share, 0, INT64_MAX, own->words);
+        ra_rank_slot_set(e, own, &share);
+    }
+    if (e->schedule.own_slot[0] >= 0) {
+        e->peer_k[e->rank] = e->slots[e->schedule.own_slot[0]].k;
+        e->peer_v[e->rank] = e->slots[e->schedule.own_slot[0]].v;
+    } else if (keys.rows > 0 || e->simulated) {
+        e->peer_k[e->rank] = *ra_storage_view(e->tensors->k);
+        e->peer_v[e->rank] = *ra_storage_view(e->tensors->v);
+    }
+}
+
+ra_status ra_rank_greet(ra_rank *e)
+{
+    int ranks = e->ring->options.ranks;
+    ra_greeting *all = calloc((size_t)ranks + 1, sizeof *all);
+    if (!all)
+        return ra_fail(RA_ERROR_MEMORY, "out of memory: greetings of %d ranks", ranks);
+    ra_greeting *mine = all + ranks;
+    ra_greeting_fill(mine, e->ring, e->tensors->wants_lse);
+    mine->k = e->peer_k[e->rank];
+    mine->v = e->peer_v[e->rank];
+    if (ra_rank_gate_of(e, e->rank))
+        atomic_store(&ra_rank_gate_of(e, e->rank)->closed, 0);
+    e->link.what = "the greeting";
+    e->link.hop = -1;
+    ra_status status = ra_link_exchange(&e->link, RA_TAG_GREETING, mine, all, sizeof *all);
+    if (!status)
+        status = ra_greeting_compare(all, ranks, e->rank);
+    for (int rank = 0; rank < ranks && !status; rank++) {
+        e->peer_k[rank] = all[rank].k;
+        e->peer_v[rank] = all[rank].v;
+    }
+    free(all);
+    return status;
+}
+
+/* ---- Transfers -----------------------------------------------------------------------------------------------------
+ */
+/* Add the memory of some rows of a tensor in a slot, of one head or, where they are all there is, of all heads. */
+static bool add_rows(ra_rank *e, const ra_slot *s, const ra_tensor *t, int64_t head, const uint64_t *rows, bool only)
+{
+    ra_segment *segments = e->segments;
+    int64_t row_bytes = t->dim * (int64_t)ra_dtype_size(t->dtype);
+    ra_mark_walk walk = ra_mark_walk_begin(rows, s->words, s->keys.blocks);
+    ra_mark_run run;
+    while (ra_mark_walk_next(&walk, &run)) {
+        bool everything = only && run.rows == t->seq;
+        segments[e->segments_used++] = (ra_segment){(char *)t->data + (head * t->seq + run.row) * row_bytes,
+                                                    (everything ? t->batch * t->heads : 1) * run.rows * row_bytes};
+        if (everything)
+            return true;
+    }
+    return false;
+}
+
+/*
+ * The memory of rows that are marked in the words of a share: keys then values, head by head, in the order of
+ * positions, so that both sides of a message agree whatever slots they have it in.
+ */
+static void add_segments(ra_rank *e, const ra_share *keys, const int part_slots[RA_PARTS], const uint64_t *rows)
+{
+    const ra_plan *p = e->ring->plan;
+    int parts = ra_part_count(e->ring, keys);
+    for (int values = 0; values < 2; values++) {
+        bool done = false;
+        for (int64_t head = 0; head < p->batch * p->kv_heads && !done; head++) {
+            const uint64_t *part_rows = rows;
+            for (int part = 0; part < parts; part++) {
+                /* A slot whose part has nothing to do with the message may hold something else by now. */
+                int64_t blocks = ra_part_of(e->ring, keys, part).blocks;
+                if (ra_marked(part_rows, blocks)) {
+                    const ra_slot *s = &e->slots[part_slots[part]];
+                    done = add_rows(e, s, values ? &s->v : &s->k, head, part_rows, parts == 1);
+                }
+                part_rows += blocks;
+            }
+        }
+    }
+}
+
+/* Where a position is in the storage of keys and values. */
+static int64_t storage_row(const ra_rank *e, int64_t position)
+{
+    if (!e->tensors->parts)
+        return position;
+    ra_share own = ra_partition_share(&e->ring->keys, e->rank);
+    return ra_share_rows_below(&own, position);
+}
+
+/* Rows of the storage into a slot. */
+static ra_status read_marked(ra_rank *e, const ra_slot *s, const uint64_t *rows)
+{
+    /* A slot's row is counted among all of its marks, the storage's among positions. */
+    ra_position_walk walk = {&s->keys, rows, 0, 0, 0};
+    ra_position_run run;
+    ra_status status = RA_OK;
+    while (!status && ra_position_walk_next(&walk, &run)) {
+        int64_t i = ra_share_find(&s->keys, run.position);
+        ra_range range = ra_share_range(&s->keys, i);
+        int64_t index = range.block + run.position / RA_KEY_BLOCK - range.first / RA_KEY_BLOCK;
+        uint64_t below = (UINT64_C(1) << (run.position % RA_KEY_BLOCK)) - 1;
+        int64_t row = s->before[index] + __builtin_popcountll(s->words[index] & below);
+        status = ra_rank_read_rows(e, e->tensors->k, storage_row(e, run.position), run.rows, &s->k, row);
+        if (!status)
+            status = ra_rank_read_rows(e, e->tensors->v, storage_row(e, run.position), run.rows, &s->v, row);
+    }
+    return status;
+}
+
+/* What a virtual rank receives: the rows that are marked in `some`, into the slots of the phase that is being started.
+ */
+ra_status ra_rank_simulated_source(void *user, int rank, int from, int tag, const ra_segment *segments, int64_t count)
+{
+    ra_rank *e = user;
+    (void)rank, (void)from, (void)tag, (void)segments, (void)count;
+    if (e->ring->by_reference)
+        return RA_OK;
+    ra_share keys = ra_step_keys(e->ring, e->rank, e->link.hop);
+    const uint64_t *rows = e->some;
+    ra_status status = RA_OK;
+    for (int part = 0; part < ra_part_count(e->ring, &keys) && !status; part++) {
+        int number = e->schedule.step[e->link.hop].slot[part];
+        if (number >= 0)
+            status = read_marked(e, &e->slots[number], rows);
+        rows += ra_part_of(e->ring, &keys, part).blocks;
+    }
+    return status;
+}
+
+static void copy_rows(const ra_tensor *from, int64_t from_row, const ra_tensor *to, int64_t to_row, int64_t rows)
+{
+    int64_t bytes = to->dim * (int64_t)ra_dtype_size(to->dtype);
+    for (int64_t head = 0; head < to->batch * to->heads; head++)
+        memcpy((char *)to->data + (head * to->seq + to_row) * bytes,
+               (const char *)from->data + (head * from->seq + from_row) * bytes, (size_t)(rows * bytes));
+}
+
+/* Own rows of a part of the sequence, which need no transport: range by range out of their slots. */
+static void copy_own(ra_rank *e, ra_slot *into, const uint64_t *rows)
+{
+    ra_share own = ra_partition_share(&e->ring->keys, e->rank);
+    ra_position_walk walk = {&into->keys, rows, 0, 0, 0};
+    ra_position_run run;
+    while (ra_position_walk_next(&walk, &run))
+        for (int64_t at = run.position, end = at + run.rows, count; at < end; at += count) {
+            int64_t i = ra_share_find(&own, at);
+            ra_range range = ra_share_range(&own, i);
+            bool in_parts = ra_part_count(e->ring, &own) == own.ranges;
+            const ra_slot *from = &e->slots[e->schedule.own_slot[in_parts ? i : 0]];
+            int64_t block = at / RA_KEY_BLOCK - into->keys.whole.first / RA_KEY_BLOCK;
+            uint64_t below = (UINT64_C(1) << (at % RA_KEY_BLOCK)) - 1;
+            int64_t row = into->before[block] + __builtin_popcountll(into->words[block] & below);
+            int64_t own_row = (in_parts ? 0 : range.row) + at - range.first;
+            count = ra_min(end, range.end) - at;
+            copy_rows(&from->k, own_row, &into->k, row, count);
+            copy_rows(&from->v, own_row, &into->v, row, count);
+        }
+}
+
+/* Phases come in order, so a tag may come again. */
+static int phase_tag(int64_t phase)
+{
+    return RA_TAG_PHASE + (int)(phase % RA_TAG_PHASES);
+}
+
+/* By reference there are none: the message itself says that the rows may be read. */
+static const ra_segment *segments_from(const ra_rank *e, int64_t first)
+{
+    return e->segments_used > first ? (const ra_segment *)e->segments + first : NULL;
+}
+
+static ra_status start_receive(ra_rank *e, const ra_message *m)
+{
+    ra_transport *t = e->link.transport;
+    ra_share keys = ra_step_keys(e->ring, e->rank, m->phase);
+    ra_phase_rows(e->ring, m->peer, e->rank, m->phase, e->some, e->other);
+    int64_t first = e->segments_used;
+    if (!e->ring->by_reference)
+        add_segments(e, &keys, e->schedule.step[m->phase].slot, e->some);
+    e->stats->bytes_received += ra_marked(e->some, keys.blocks) * (e->ring->k_row_bytes + e->ring->v_row_bytes);
+    return t->receive(t->state, m->peer, phase_tag(m->phase), segments_from(e, first), e->segments_used - first);
+}
+
+/* The marks of a share to its parts' slots, which hold those rows from now on. */
+static void set_slots(ra_rank *e, const ra_share *keys, const int part_slots[RA_PARTS], const uint64_t *words)
+{
+    for (int part = 0; part < ra_part_count(e->ring, keys); part++) {
+        ra_share share = ra_part_of(e->ring, keys, part);
+        if (part_slots[part] >= 0) {
+            ra_slot *s = &e->slots[part_slots[part]];
+            memcpy(s->words, words, (size_t)share.blocks * sizeof *words);
+            ra_rank_slot_set(e, s, &share);
+        }
+        words += share.blocks;
+    }
+}
+
+/* Own rows that were given up and are wanted now; nobody is there to want them of a virtual rank. */
+static ra_status read_again(ra_rank *e, const ra_share *keys, const ra_message *m)
+{
+    ra_status status = RA_OK;
+    set_slots(e, keys, m->slot, e->some);
+    for (int part = 0; part < RA_PARTS && !status && !e->simulated; part++)
+        if (m->slot[part] >= 0) {
+            const ra_slot *s = &e->slots[m->slot[part]];
+            status = read_marked(e, s, s->words);
+        }
+    return status;
+}
+
+static ra_status start_send(ra_rank *e, const ra_message *m)
+{
+    ra_transport *t = e->link.transport;
+    ra_share keys = ra_held_keys(e->ring, e->rank, m->peer, m->phase);
+    ra_phase_held(e->ring, e->rank, m->peer, m->phase, e->some, e->other);
+    const int *from = m->held >= 0 ? e->schedule.step[m->held].slot : m->again ? m->slot : e->schedule.own_slot;
+    int64_t first = e->segments_used;
+    ra_status status = m->again ? read_again(e, &keys, m) : RA_OK;
+    if (status)
+        return status;
+    if (!e->ring->by_reference)
+        add_segments(e, &keys, from, e->some);
+    e->stats->bytes_sent += ra_marked(e->some, keys.blocks) * (e->ring->k_row_bytes + e->ring->v_row_bytes);
+    return t->send(t->state, m->peer, phase_tag(m->phase), segments_from(e, first), e->segments_used - first);
+}
+
+/* Make room for what travels in a phase, then start it: receives first. */
+ra_status ra_rank_start_phase(ra_rank *e, int64_t phase)
+{
+    const ra_schedule *s = &e->schedule;
+    bool ring = e->ring->options.strategy == RA_STRATEGY_RING;
+    ra_status status = RA_OK;
+    e->segments_used = 0;
+    e->link.what = "hop";
+    e->link.hop = phase;
+    if (!e->ring->by_reference && !(ring && phase == 0)) {
+        ra_share keys = ra_step_keys(e->ring, e->rank, phase);
+        ra_step_needed(e->ring, e->rank, phase, e->some);
+        set_slots(e, &keys, s->step[phase].slot, e->some);
+    }
+    int64_t came = 0;
+    for (; e->next_receive < s->receive_count && s->receives[e->next_receive].phase == phase && !status; came++)
+        status = start_receive(e, &s->receives[e->next_receive++]);
+    /* A chunk that comes from several ranks is one hop; an all-gather has every rank's in one phase. */
+    e->stats->hops += e->ring->options.strategy == RA_STRATEGY_ALLGATHER ? came : came > 0;
+    for (; e->next_send < s->send_count && s->sends[e->next_send].phase == phase && !status;)
+        status = start_send(e, &s->sends[e->next_send++]);
+    if (!status && !ring && s->step[phase].slot[0] >= 0) {
+        ra_phase_rows(e->ring, e->rank, e->rank, phase, e->some, e->other);
+        copy_own(e, &e->slots[s->step[phase].slot[0]], e->some);
+    }
+    return status;
+}
+
+ra_status ra_rank_wait_phase(ra_rank *e)
+{
+    return e->simulated ? RA_OK : ra_link_wait(&e->link);
+}
