@@ -11,6 +11,7 @@ typedef struct bench_options {
     const char *only;          /* NULL, or a text that the names of the cases to run contain */
     bool (*interrupted)(void); /* asked between samples: whether to stop */
     int64_t length;            /* of the sequence; 0: the suite's own */
+    uint64_t seed;             /* of the queries; keys and values have the next two */
     bool quick;
     const char *mpi; /* the MPI that is built in, with its version; NULL: none */
 } bench_options;
@@ -31,5 +32,14 @@ int bench_ring(const bench_options *options);
 
 /* ringattn bench ring-rank: that, as one of the processes that an mpirun has started. */
 int bench_ring_rank(const bench_options *options);
+
+/* ringattn bench sparse: dilated, block-sparse and windowed attention against the peak and against all pairs. */
+int bench_sparse(const bench_options *options);
+
+/* ringattn bench tiles: the orders in which tiles are worked, by time and by cache misses. */
+int bench_tiles(const bench_options *options);
+
+/* ringattn bench tiles-run: one run of it, to be counted by an emulator. */
+int bench_tiles_run(const bench_options *options);
 
 #endif

@@ -63,7 +63,7 @@ static ra_status check_rows(bench_run *r)
     return status;
 }
 
-static ra_status prepare(bench_run *r, const bench_case *c, ra_kernel_id best, int threads)
+static ra_status prepare(bench_run *r, const bench_case *c, ra_kernel_id best, int threads, uint64_t seed)
 {
     ra_problem problem = RA_PROBLEM_INIT;
     ra_options options = RA_OPTIONS_INIT;
@@ -84,7 +84,7 @@ static ra_status prepare(bench_run *r, const bench_case *c, ra_kernel_id best, i
     status = bench_tensors_take(t, &shape, c->name);
     if (status)
         return status;
-    bench_tensors_fill(t);
+    bench_tensors_fill(t, seed);
     ra_stats stats = RA_STATS_INIT;
     status = ra_forward(r->plan, &t->q, &t->k, &t->v, &t->output, NULL, &stats);
     r->peak_bytes = stats.peak_bytes;
@@ -178,7 +178,7 @@ static int run_cases(const bench_options *options, bench_run *runs, ra_kernel_id
         const bench_case *c = &cases[i];
         if ((options->only && !strstr(c->name, options->only)) || !ra_kernel_available(c->kernel))
             continue;
-        if (prepare(&runs[count++], c, best_kernel, threads))
+        if (prepare(&runs[count++], c, best_kernel, threads, options->seed))
             return failed(c);
     }
     if (count == 0) {

@@ -59,11 +59,15 @@ static void add_launcher(const launch *l, const char **words, int *count, const 
 }
 
 /* In the child: never returns. */
-static void become(const char *const *words)
+static void become(const char *const *words, bool silent)
 {
-    int nothing = open("/dev/null", O_RDONLY);
+    int nothing = open("/dev/null", O_RDWR);
     if (nothing >= 0)
         dup2(nothing, STDIN_FILENO); /* mpirun would read ahead in ours */
+    if (nothing >= 0 && silent) {
+        dup2(nothing, STDOUT_FILENO);
+        dup2(nothing, STDERR_FILENO);
+    }
     /* Containers often forbid processes to read each other's memory; whoever can allow it sets the variable. */
     setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 0);
     execv(words[0], (char *const *)words);
@@ -93,18 +97,8 @@ static int wait_for(const launch *l, pid_t child)
     }
 }
 
-int launch_run(const launch *l, int processes, const char *const *arguments)
+static int start(const launch *l, const char *const *words, bool silent)
 {
-    const char *words[LAUNCH_MOST_ARGUMENTS + 16];
-    char number[16];
-    int count = 0;
-    snprintf(number, sizeof number, "%d", processes);
-    if (processes)
-        add_launcher(l, words, &count, number);
-    words[count++] = l->self;
-    for (int i = 0; i < LAUNCH_MOST_ARGUMENTS && arguments[i]; i++)
-        words[count++] = arguments[i];
-    words[count] = NULL;
     fflush(NULL);
     pid_t child = fork();
     if (child < 0) {
@@ -112,6 +106,42 @@ int launch_run(const launch *l, int processes, const char *const *arguments)
         return -1;
     }
     if (child == 0)
-        become(words);
+        become(words, silent);
     return wait_for(l, child);
+}
+
+static void add_self(const launch *l, const char **words, int *count, const char *const *arguments)
+{
+    words[(*count)++] = l->self;
+    for (int i = 0; i < LAUNCH_MOST_ARGUMENTS && arguments[i]; i++)
+        words[(*count)++] = arguments[i];
+    words[*count] = NULL;
+}
+
+enum { MOST_WORDS = LAUNCH_MOST_ARGUMENTS + 16 };
+
+int launch_run(const launch *l, int processes, const char *const *arguments)
+{
+    const char *words[MOST_WORDS];
+    char number[16];
+    int count = 0;
+    snprintf(number, sizeof number, "%d", processes);
+    if (processes)
+        add_launcher(l, words, &count, number);
+    add_self(l, words, &count, arguments);
+    return start(l, words, false);
+}
+
+int launch_under(const launch *l, const char *const *program, const char *const *arguments)
+{
+    const char *words[MOST_WORDS];
+    char path[PATH_MAX];
+    int count = 0;
+    if (!on_path(program[0], path))
+        return 127;
+    words[count++] = path;
+    for (int i = 1; i < 8 && program[i]; i++)
+        words[count++] = program[i];
+    add_self(l, words, &count, arguments);
+    return start(l, words, true);
 }

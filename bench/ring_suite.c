@@ -469,7 +469,7 @@ static int run_all(ring_bench *b)
     const bench_shape shape = {b->length, b->length, HEADS, HEADS, DIM, RA_F32};
     if (bench_tensors_take(&b->whole, &shape, "bench ring"))
         return 1;
-    bench_tensors_fill(&b->whole);
+    bench_tensors_fill(&b->whole, b->options->seed);
     int some = 0;
     for (int i = 0; i < CASES; i++) {
         b->runs[i].c = &cases[i];
@@ -553,14 +553,24 @@ int bench_ring(const bench_options *options)
     int workers = choose_workers(options, &machine);
     if (!workers)
         return 2;
-    char threads[16], rounds[16], length[24];
+    char threads[16], rounds[16], length[24], input[32];
     snprintf(threads, sizeof threads, "%d", workers);
     snprintf(rounds, sizeof rounds, "%d", options->rounds);
     snprintf(length, sizeof length, "%lld", (long long)(options->length ? options->length : LENGTH));
-    const char *const arguments[] = {"bench",       "ring-rank", "--threads",
-                                     threads,       "--rounds",  rounds,
-                                     "--length",    length,      options->only ? "--only" : NULL,
-                                     options->only, NULL};
+    snprintf(input, sizeof input, "gen:%llu", (unsigned long long)options->seed);
+    const char *const arguments[] = {"bench",
+                                     "ring-rank",
+                                     "--threads",
+                                     threads,
+                                     "--rounds",
+                                     rounds,
+                                     "--input",
+                                     input,
+                                     "--length",
+                                     length,
+                                     options->only ? "--only" : NULL,
+                                     options->only,
+                                     NULL};
     int code = launch_run(&l, workers, arguments);
     return code < 0 ? 2 : code;
 }

@@ -19,8 +19,8 @@ typedef struct bench_shape {
 /* RA_ERROR_MEMORY is reported with the name of the case. */
 ra_status bench_tensors_take(bench_tensors *t, const bench_shape *shape, const char *name);
 
-/* The same values for every process and every run. */
-void bench_tensors_fill(bench_tensors *t);
+/* Made-up queries, keys and values of seed, seed + 1 and seed + 2: the same for every process and every run. */
+void bench_tensors_fill(bench_tensors *t, uint64_t seed);
 void bench_tensors_give(bench_tensors *t);
 
 /* The largest difference to the oracle of one row of the output; *error only grows. */

@@ -76,6 +76,11 @@ static bool read_integer(const char *text, const char *end, int64_t *value)
     return c == end;
 }
 
+bool args_read_integer(const char *text, int64_t *value)
+{
+    return read_integer(text, text + strlen(text), value);
+}
+
 static bool read_shape(const char *text, arg_shape *shape)
 {
     shape->dims = 0;
@@ -107,15 +112,29 @@ static bool read_choice(const char *text, const char *const *choices, int *index
     return false;
 }
 
-static int report_choice(const arg_option *option, const char *text)
+/* The names of tensors' dtypes, long and short. */
+static const char *const DTYPES[] = {"float32", "float16", "bfloat16", "f32", "f16", "bf16", NULL};
+enum { DTYPE_COUNT = 3 };
+
+static bool read_dtype(const char *text, int *dtype)
+{
+    static const ra_dtype IDS[DTYPE_COUNT] = {RA_F32, RA_F16, RA_BF16};
+    int index;
+    bool found = read_choice(text, DTYPES, &index);
+    if (found)
+        *dtype = (int)IDS[index % DTYPE_COUNT];
+    return found;
+}
+
+static int report_choice(const arg_option *option, const char *const *choices, const char *text)
 {
     char list[128] = "";
-    for (int i = 0; option->choices[i]; i++)
+    for (int i = 0; choices[i]; i++)
         snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s",
-                 i == 0                   ? ""
-                 : option->choices[i + 1] ? ", "
-                                          : " or ",
-                 option->choices[i]);
+                 i == 0           ? ""
+                 : choices[i + 1] ? ", "
+                                  : " or ",
+                 choices[i]);
     return report(EXIT_USAGE, "--%s '%s': expected %s", option->name, text, list);
 }
 
@@ -129,7 +148,7 @@ static int read_value(const arg_option *option, const char *text)
         return *text ? ARGS_RUN : report(EXIT_USAGE, "--%s '': expected a value", option->name);
     case ARG_INTEGER: {
         int64_t *value = option->target;
-        if (read_integer(text, text + strlen(text), value) && *value >= option->min && *value <= option->max)
+        if (args_read_integer(text, value) && *value >= option->min && *value <= option->max)
             return ARGS_RUN;
         return report(EXIT_USAGE, "--%s '%s': expected a whole number, %lld..%lld", option->name, text,
                       (long long)option->min, (long long)option->max);
@@ -147,7 +166,10 @@ static int read_value(const arg_option *option, const char *text)
         return read_real(text, option->target)
                    ? ARGS_RUN
                    : report(EXIT_USAGE, "--%s '%s': expected a finite number", option->name, text);
-    case ARG_CHOICE: return read_choice(text, option->choices, option->target) ? ARGS_RUN : report_choice(option, text);
+    case ARG_CHOICE:
+        return read_choice(text, option->choices, option->target) ? ARGS_RUN
+                                                                  : report_choice(option, option->choices, text);
+    case ARG_DTYPE: return read_dtype(text, option->target) ? ARGS_RUN : report_choice(option, DTYPES, text);
     case ARG_SHAPE:
         return read_shape(text, option->target)
                    ? ARGS_RUN

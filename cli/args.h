@@ -26,6 +26,7 @@ typedef enum arg_kind {
     ARG_BYTES,   /* the same, and the letter may be followed by iB: int64_t, min..max */
     ARG_REAL,    /* a finite number: double */
     ARG_CHOICE,  /* one of `choices`: int, its index */
+    ARG_DTYPE,   /* float32, float16 or bfloat16, or f32, f16 or bf16: int, an ra_dtype */
     ARG_SHAPE    /* integers separated by commas: arg_shape */
 } arg_kind;
 
@@ -54,9 +55,12 @@ typedef struct arg_command {
     const char *example;
 } arg_command;
 
-enum { ARGS_MAX_OPTIONS = 24, ARGS_RUN = -1 };
+enum { ARGS_MAX_OPTIONS = 40, ARGS_RUN = -1 };
 
 /* argv[0] is the verb. ARGS_RUN when the targets are set, else the exit code: of asking for help, or of wrong usage. */
 int args_parse(const arg_command *command, int argc, char **argv);
+
+/* A text that is a number as ARG_INTEGER has them, 0 or more. */
+bool args_read_integer(const char *text, int64_t *value);
 
 #endif

@@ -7,14 +7,16 @@
 void attention_files_options(attention_files *files, arg_option options[ATTENTION_OPTIONS])
 {
     static const char *const LAYOUTS[] = {"bshd", "bhsd", NULL};
-    *files = (attention_files){.pattern = "full", .scale = RA_SCALE_DEFAULT, .layout = RA_BSHD};
-    const arg_option table[ATTENTION_OPTIONS] = {
+    *files = (attention_files){.scale = RA_SCALE_DEFAULT, .layout = RA_BSHD};
+    const arg_option table[] = {
         {.name = "query",
          .kind = ARG_TEXT,
          .metavar = "FILE",
          .required = true,
          .target = &files->query_path,
-         .help = "queries: .npy, float32 or float16, 4-D, or 3-D for a batch of 1"},
+         .help = "queries: FILE.npy, FILE.safetensors#NAME (#NAME may be left out where there is one\n"
+                 "tensor) or gen:SEED (see --shape); float32, float16 or bfloat16, 4-D, or 3-D for a\n"
+                 "batch of 1"},
         {.name = "key",
          .kind = ARG_TEXT,
          .metavar = "FILE",
@@ -27,12 +29,6 @@ void attention_files_options(attention_files *files, arg_option options[ATTENTIO
          .required = true,
          .target = &files->value_path,
          .help = "values: length and heads as the keys, any dim"},
-        {.name = "pattern",
-         .kind = ARG_TEXT,
-         .metavar = "P",
-         .target = &files->pattern,
-         .help = "which keys a query sees (default full); terms joined with '+' all apply:\n"
-                 "full, causal, window:LEFT,RIGHT, documents:LEN,LEN,..., documents:@FILE.npy"},
         {.name = "scale",
          .kind = ARG_REAL,
          .metavar = "X",
@@ -47,6 +43,8 @@ void attention_files_options(attention_files *files, arg_option options[ATTENTIO
                  "bhsd is [batch, heads, seq, dim]"},
     };
     memcpy(options, table, sizeof table);
+    pattern_args_options(&files->pattern, options + sizeof table / sizeof *table);
+    gen_args_options(&files->gen, options + ATTENTION_OPTIONS - GEN_OPTIONS);
 }
 
 static int report_disagreement(const tensor_file *a, const tensor_file *b, const char *about)
@@ -56,14 +54,22 @@ static int report_disagreement(const tensor_file *a, const tensor_file *b, const
                   tensor_file_describe(b, text_b, sizeof text_b), about);
 }
 
-int attention_files_open(attention_files *files, ra_problem *problem)
+/* A file, or what is made up in place of it. */
+static int open_input(attention_files *files, const char *option, bool keys, const char *path, tensor_file *file)
 {
     tensor_axes axes = (tensor_axes)files->layout;
-    int code = tensor_file_open(&files->query, files->query_path, axes);
+    return gen_named(path) ? gen_open(&files->gen, option, keys, path, axes, file) : tensor_file_open(file, path, axes);
+}
+
+int attention_files_open(attention_files *files, ra_problem *problem)
+{
+    int code = gen_args_check(&files->gen, files->query_path, files->key_path, files->value_path);
     if (!code)
-        code = tensor_file_open(&files->key, files->key_path, axes);
+        code = open_input(files, "query", false, files->query_path, &files->query);
     if (!code)
-        code = tensor_file_open(&files->value, files->value_path, axes);
+        code = open_input(files, "key", true, files->key_path, &files->key);
+    if (!code)
+        code = open_input(files, "value", true, files->value_path, &files->value);
     if (code)
         return code;
 
@@ -80,8 +86,8 @@ int attention_files_open(attention_files *files, ra_problem *problem)
     problem->heads = q->heads, problem->kv_heads = k->heads;
     problem->head_dim = q->dim, problem->value_dim = v->dim;
     problem->scale = files->scale;
-    problem->pattern = files->pattern;
-    return EXIT_OK;
+    problem->pattern = pattern_args_text(&files->pattern);
+    return problem->pattern ? EXIT_OK : EXIT_USAGE;
 }
 
 int attention_files_load(attention_files *files)
@@ -97,4 +103,5 @@ void attention_files_close(attention_files *files)
     tensor_file_close(&files->query);
     tensor_file_close(&files->key);
     tensor_file_close(&files->value);
+    pattern_args_free(&files->pattern);
 }

@@ -5,18 +5,20 @@
 #ifndef CLI_ATTENTION_FILES_H
 #define CLI_ATTENTION_FILES_H
 
-#include "args.h"
-#include "tensor_file.h"
+#include "gen_input.h"
+#include "pattern_args.h"
 
 typedef struct attention_files {
-    const char *query_path, *key_path, *value_path, *pattern;
+    const char *query_path, *key_path, *value_path;
+    pattern_args pattern;
     double scale;
     int layout; /* an ra_layout */
+    gen_args gen;
     tensor_file query, key, value;
 } attention_files;
 
 enum {
-    ATTENTION_OPTIONS = 6,
+    ATTENTION_OPTIONS = 5 + PATTERN_OPTIONS + GEN_OPTIONS,
     ATTENTION_FILES = 5 /* with output and log-sum-exp */
 };
 

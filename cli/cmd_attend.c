@@ -1,22 +1,28 @@
-/* ringattn attend: attention over .npy files. Everything that can be refused is refused before the work begins. */
-#include "attention_files.h"
+/* ringattn attend: attention over tensors in files. What can be refused is refused before the work begins. */
 #include "commands.h"
+#include "compare.h"
 #include "job.h"
+#include "null_outputs.h"
 #include "output_file.h"
-#include "progress.h"
 #include "report.h"
 #include "ring_args.h"
 #include "ring_run.h"
 #include "stats_json.h"
 
 #include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+enum { LIKE_QUERY = -1 };
+
 typedef struct attend_job {
     attention_files inputs;
     const char *output_path, *lse_path, *stats_path;
+    int output_dtype; /* an ra_dtype, or LIKE_QUERY */
+    int64_t rows;     /* -1: not given */
+    double tolerance;
     ring_args ring;
 
     ra_problem problem;
@@ -25,12 +31,13 @@ typedef struct attend_job {
     bool spread;
     progress bar;
     tensor_file output, lse;
+    null_outputs nulls;
     output_file stats; /* open only when statistics are asked for */
 } attend_job;
 
 static int parse(attend_job *job, int argc, char **argv)
 {
-    enum { OWN = 3 };
+    enum { OWN = 6 };
     arg_option options[ATTENTION_OPTIONS + OWN + RING_OPTIONS];
     const arg_option own[OWN] = {
         {.name = "output",
@@ -38,25 +45,44 @@ static int parse(attend_job *job, int argc, char **argv)
          .metavar = "FILE",
          .required = true,
          .target = &job->output_path,
-         .help = "result: .npy in the query's dtype, layout and number of axes"},
+         .help = "result: FILE.npy or FILE.safetensors#NAME (default name: output), in the query's\n"
+                 "layout and number of axes; null: it is computed and kept nowhere, but for a\n"
+                 "checksum and some rows that are recomputed, as by ringattn check"},
+        {.name = "output-dtype",
+         .kind = ARG_DTYPE,
+         .metavar = "T",
+         .target = &job->output_dtype,
+         .help = "float32, float16 or bfloat16, which .npy cannot hold (default: the query's)"},
         {.name = "lse",
          .kind = ARG_TEXT,
          .metavar = "FILE",
          .target = &job->lse_path,
-         .help = "log-sum-exp of the scaled scores: .npy, float32 [batch, heads, q_len]"},
+         .help = "log-sum-exp of the scaled scores: float32 [batch, heads, q_len]; a file of its own\n"
+                 "(default name: lse), or null"},
         {.name = "stats",
          .kind = ARG_TEXT,
          .metavar = "FILE",
          .target = &job->stats_path,
          .help = "statistics of the run as JSON; - means standard output"},
+        {.name = "rows",
+         .kind = ARG_INTEGER,
+         .metavar = "N",
+         .target = &job->rows,
+         .max = INT64_MAX,
+         .help = "of an output that is null: rows to keep and recompute (default 64)"},
+        {.name = "tolerance",
+         .kind = ARG_REAL,
+         .metavar = "X",
+         .target = &job->tolerance,
+         .help = "largest error of those rows (default 2e-6, for inputs of unit variance)"},
     };
-    *job = (attend_job){0};
+    *job = (attend_job){.output_dtype = LIKE_QUERY, .rows = -1, .tolerance = NAN};
     attention_files_options(&job->inputs, options);
     memcpy(options + ATTENTION_OPTIONS, own, sizeof own);
     ring_args_options(&job->ring, options + ATTENTION_OPTIONS + OWN);
     const arg_command command = {
         .verb = "attend",
-        .summary = "Exact softmax attention of the queries over the keys and values, from and to .npy files.",
+        .summary = "Exact softmax attention of the queries over the keys and values, from and to files.",
         .options = options,
         .option_count = sizeof options / sizeof *options,
         .notes = "The output files appear when everything has succeeded, and not before.",
@@ -81,26 +107,43 @@ static int check_temporary(const char *option, const char *path, const char *oth
 /* Files that the pattern names after '@', up to the next '+', are read too. */
 static int check_pattern_paths(const attend_job *job, const char *option, const char *path)
 {
-    for (const char *at = job->inputs.pattern; path && at && (at = strchr(at, '@')); at++) {
-        char named[PATH_MAX];
+    for (const char *at = job->problem.pattern; path && at && (at = strchr(at, '@')); at++) {
+        char named[PATH_MAX], part[PATH_MAX];
         snprintf(named, sizeof named, "%.*s", (int)strcspn(at + 1, "+"), at + 1);
-        if (same_file(path, named))
+        const char *file = tensor_file_part(named, part, sizeof part);
+        if (same_file(path, file))
             return report(EXIT_USAGE, "--%s %s: the same file as in --pattern", option, path);
-        if (check_temporary(option, path, "pattern", named))
+        if (check_temporary(option, path, "pattern", file))
             return EXIT_USAGE;
     }
     return EXIT_OK;
 }
 
-/* No file may be both read and written, or written twice. */
+/* What is made up or kept nowhere is no file. */
+static const char *input_file(const char *path)
+{
+    return gen_named(path) ? NULL : path;
+}
+
+static const char *output_file_of(const char *path)
+{
+    return tensor_file_is_null(path) ? NULL : path;
+}
+
+/* No file may be both read and written, or written twice: a .safetensors file is written with one tensor. */
 static int check_paths(const attend_job *job)
 {
-    const struct {
+    const attention_files *in = &job->inputs;
+    struct {
         const char *option, *path;
-    } files[] = {{"query", job->inputs.query_path}, {"key", job->inputs.key_path}, {"value", job->inputs.value_path},
-                 {"output", job->output_path},      {"lse", job->lse_path},        {"stats", job->stats_path}};
-    enum { INPUTS = 3, FILES = sizeof files / sizeof *files };
+    } files[] = {{"query", input_file(in->query_path)},  {"key", input_file(in->key_path)},
+                 {"value", input_file(in->value_path)},  {"output", output_file_of(job->output_path)},
+                 {"lse", output_file_of(job->lse_path)}, {"stats", job->stats_path}};
+    enum { INPUTS = 3, TENSORS = 5, FILES = sizeof files / sizeof *files };
+    char parts[TENSORS][PATH_MAX];
     int code = EXIT_OK;
+    for (int i = 0; i < TENSORS; i++)
+        files[i].path = tensor_file_part(files[i].path, parts[i], sizeof parts[i]);
     for (int written = INPUTS; written < FILES && !code; written++) {
         code = check_pattern_paths(job, files[written].option, files[written].path);
         for (int other = 0; other < written && !code; other++)
@@ -113,12 +156,35 @@ static int check_paths(const attend_job *job)
     return code;
 }
 
+static ra_dtype output_dtype(const attend_job *job)
+{
+    return job->output_dtype == LIKE_QUERY ? job->inputs.query.tensor.dtype : (ra_dtype)job->output_dtype;
+}
+
+/* Rows are recomputed of what is not written. */
+static int check_rows_option(attend_job *job)
+{
+    bool none = !tensor_file_is_null(job->output_path) && !tensor_file_is_null(job->lse_path);
+    if (none && job->rows >= 0)
+        return report(EXIT_USAGE,
+                      "--rows %lld: is for --output null, whose rows are gone after the run: leave it out, and look at "
+                      "%s with ringattn check",
+                      (long long)job->rows, job->output_path);
+    if (none && !isnan(job->tolerance))
+        return report(EXIT_USAGE, "--tolerance %g: is for --output null: leave it out, and give it to ringattn check",
+                      job->tolerance);
+    job->rows = job->rows < 0 ? SAMPLED_ROWS : job->rows;
+    job->tolerance = isnan(job->tolerance) ? OUTPUT_TOLERANCE : job->tolerance;
+    return EXIT_OK;
+}
+
 /* In one piece or over ranks; everything that can be refused is refused here. */
 static int make_plan(attend_job *job)
 {
     const attention_files *in = &job->inputs;
     if (job->spread) {
         job->over.problem = &job->problem;
+        job->over.output_dtype = output_dtype(job);
         job->over.args = &job->ring;
         int code = ring_args_check(&job->ring, job_size(), &job->over.ranks);
         return code ? code : ring_run_plan(&job->over, &in->query, &in->key, &in->value, job->lse_path != NULL);
@@ -135,7 +201,7 @@ static int make_outputs(attend_job *job, file_maker maker)
 {
     const ra_problem *p = &job->problem;
     const tensor_file *query = &job->inputs.query;
-    const tensor_shape output = {query->dims, query->tensor.dtype, p->batch, p->q_len, p->heads, p->value_dim};
+    const tensor_shape output = {query->dims, output_dtype(job), p->batch, p->q_len, p->heads, p->value_dim};
     const tensor_shape lse = {3, RA_F32, p->batch, p->q_len, p->heads, 1};
     int code = maker(&job->output, job->output_path, (tensor_axes)job->inputs.layout, &output);
     return code ? code : maker(&job->lse, job->lse_path, AXES_BHS, &lse);
@@ -153,6 +219,9 @@ static int create_outputs(attend_job *job)
     code = job_agree(code);
     if (!code && job_rank() > 0)
         code = make_outputs(job, tensor_file_join);
+    tensor_file *const results[] = {[SAMPLED_OUTPUT] = &job->output, [SAMPLED_LSE] = &job->lse};
+    if (!code)
+        code = null_outputs_prepare(&job->nulls, &job->problem, job->rows, job->tolerance, results);
     return job_agree(code);
 }
 
@@ -195,6 +264,8 @@ static int run_over_ranks(attend_job *job)
     attention_files *in = &job->inputs;
     tensor_file *const files[RING_FILES] = {&in->query, &in->key, &in->value, &job->output, &job->lse};
     int code = ring_run_execute(&job->over, files);
+    if (!code)
+        null_outputs_gather(&job->nulls);
     if (!code && job_rank() > 0) { /* before the first process gives the files their names */
         tensor_file_close(&job->lse);
         tensor_file_close(&job->output);
@@ -202,12 +273,20 @@ static int run_over_ranks(attend_job *job)
     return code ? code : job_agree(code);
 }
 
+static const ra_plan *problem_plan(const attend_job *job)
+{
+    return job->spread ? ra_ring_plan_problem(job->over.plan) : job->plan;
+}
+
 static int write_stats(attend_job *job, const ra_stats *stats, double started)
 {
     run_record record = {.problem = &job->problem,
                          .stats = job->spread ? NULL : stats,
+                         .problem_plan = problem_plan(job),
+                         .tiles = ring_args_run(&job->ring).tiles,
                          .dtype = job->output.tensor.dtype,
                          .layout = (ra_layout)job->inputs.layout,
+                         .nulls = &job->nulls,
                          .seconds_total = progress_clock() - started};
     if (job->spread) {
         record.ring = &job->over.options;
@@ -220,10 +299,19 @@ static int write_stats(attend_job *job, const ra_stats *stats, double started)
     return output_file_finish(&job->stats);
 }
 
+static int check_nulls(attend_job *job)
+{
+    bool speak = !job->stats_path || strcmp(job->stats_path, "-") != 0; /* the statistics have it too */
+    return null_outputs_check(&job->nulls, problem_plan(job), &job->inputs, job->spread ? &job->over.bar : &job->bar,
+                              speak);
+}
+
 /* Everything is written under temporary names first; then the names change, which is quick and hardly fails. */
 static int deliver(attend_job *job, const ra_stats *stats, double started)
 {
-    int code = job->stats_path ? write_stats(job, stats, started) : EXIT_OK;
+    int code = check_nulls(job);
+    if (!code && job->stats_path)
+        code = write_stats(job, stats, started);
     if (!code)
         code = tensor_file_commit(&job->output);
     if (!code)
@@ -238,6 +326,8 @@ static int attend(attend_job *job)
     double started = progress_clock();
     ra_stats stats = RA_STATS_INIT;
     int code = attention_files_open(&job->inputs, &job->problem);
+    if (!code)
+        code = check_rows_option(job);
     if (!code)
         code = check_paths(job);
     if (!code)
@@ -266,6 +356,7 @@ int cmd_attend(int argc, char **argv)
         return code;
     code = attend(&job);
     output_file_close(&job.stats);
+    null_outputs_free(&job.nulls);
     tensor_file_close(&job.lse);
     tensor_file_close(&job.output);
     ring_run_free(&job.over);

@@ -1,7 +1,7 @@
 /* ringattn bench SUITE: measurements of this machine and this library, in one run. */
-#include "args.h"
 #include "bench/bench.h"
 #include "commands.h"
+#include "gen_input.h"
 #include "interrupt.h"
 #include "job.h"
 #include "report.h"
@@ -57,8 +57,40 @@ static const bench_suite SUITES[] = {
      .quick = "three rounds",
      .length_help = "length of the sequence (default 8192)",
      .example = "mpirun --bind-to none -n 2 ringattn bench ring-rank --threads 2"},
+    {.name = "sparse",
+     .run = bench_sparse,
+     .rounds = 7,
+     .quick_rounds = 2,
+     .samples = true,
+     .length = true,
+     .summary = "Dilated, block-sparse and windowed attention, against the multiply-add peak and a dense run.",
+     .quick = "two rounds",
+     .length_help = "length of the dense case (default 16384); others are 4 to 64 times as long",
+     .example = "ringattn bench sparse --quick"},
+    {.name = "tiles",
+     .run = bench_tiles,
+     .rounds = 7,
+     .quick_rounds = 3,
+     .samples = true,
+     .length = true,
+     .summary = "The orders in which tiles are worked: row, serpentine and hilbert on the same problem, by time and\n"
+                "by cache misses, which valgrind models where the processor's counters are not to be had.",
+     .quick = "three rounds",
+     .length_help = "length of the sequence (default 8192)",
+     .example = "ringattn bench tiles --quick"},
+    {.name = "tiles-run",
+     .run = bench_tiles_run,
+     .rounds = 1,
+     .quick_rounds = 1,
+     .samples = true,
+     .length = true,
+     .hidden = true,
+     .summary = "One run of ringattn bench tiles: started by it, under valgrind.",
+     .quick = "one run",
+     .length_help = "length of the sequence",
+     .example = "valgrind --tool=cachegrind ringattn bench tiles-run --only hilbert --length 512"},
 };
-enum { SUITE_COUNT = sizeof SUITES / sizeof *SUITES, MOST_OPTIONS = 5 };
+enum { SUITE_COUNT = sizeof SUITES / sizeof *SUITES, MOST_OPTIONS = 6 };
 
 static int print_suites(void)
 {
@@ -84,6 +116,7 @@ static int parse(const bench_suite *suite, int argc, char **argv, bench_options 
 {
     int64_t rounds = 0, threads = 0;
     char verb[32], rounds_help[64];
+    const char *input = "gen:1";
     snprintf(verb, sizeof verb, "bench %s", suite->name);
     snprintf(rounds_help, sizeof rounds_help, "samples of each case (default %d)", suite->rounds);
     const arg_option all[MOST_OPTIONS] = {
@@ -107,6 +140,11 @@ static int parse(const bench_suite *suite, int argc, char **argv, bench_options 
          .metavar = "TEXT",
          .help = "only cases whose name contains TEXT",
          .target = &bench->only},
+        {.name = "input",
+         .kind = ARG_TEXT,
+         .metavar = "gen:SEED",
+         .help = "made-up tensors: the queries of SEED, keys and values of the next two\n(default gen:1)",
+         .target = &input},
         {.name = "length",
          .kind = ARG_INTEGER,
          .metavar = "N",
@@ -123,6 +161,10 @@ static int parse(const bench_suite *suite, int argc, char **argv, bench_options 
     const arg_command command = {
         .verb = verb, .summary = suite->summary, .options = taken, .option_count = count, .example = suite->example};
     int code = args_parse(&command, argc, argv);
+    if (code == ARGS_RUN) {
+        int refused = gen_seed("input", input, &bench->seed);
+        code = refused ? refused : code;
+    }
     bench->threads = (int)threads;
     bench->rounds = rounds ? (int)rounds : bench->quick ? suite->quick_rounds : suite->rounds;
     return code;
@@ -137,7 +179,7 @@ int cmd_bench(int argc, char **argv)
         if (strcmp(argv[1], SUITES[i].name) == 0)
             suite = &SUITES[i];
     if (!suite)
-        return report(EXIT_USAGE, "expected the suite \"kernel\", \"memory\" or \"ring\", found %s",
+        return report(EXIT_USAGE, "expected one of the suites kernel, memory, ring, sparse and tiles, found %s",
                       argc < 2 ? "nothing" : argv[1]);
     bench_options bench = {.interrupted = interrupted, .mpi = job_mpi_name()};
     int code = parse(suite, argc - 1, argv + 1, &bench);

@@ -1,12 +1,9 @@
 /* ringattn check: trust a result by recomputing some of its rows with the oracle. */
-#include "attention_files.h"
 #include "commands.h"
 #include "compare.h"
-#include "progress.h"
 #include "report.h"
+#include "sampled_rows.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 typedef struct check_job {
@@ -18,13 +15,9 @@ typedef struct check_job {
     ra_problem problem;
     ra_plan *plan;
     tensor_file output, lse;
+    sampled_rows sample;
+    progress bar;
 } check_job;
-
-/* The largest distance so far, and where it was. */
-typedef struct worst {
-    double distance;
-    int64_t batch, head, query;
-} worst;
 
 static int parse(check_job *job, int argc, char **argv)
 {
@@ -55,7 +48,7 @@ static int parse(check_job *job, int argc, char **argv)
          .help = "largest error of the output, beyond the rounding of the stored value\n"
                  "(default 2e-6); a log-sum-exp may be off by 2e-5"},
     };
-    *job = (check_job){.rows = 64, .tolerance = OUTPUT_TOLERANCE};
+    *job = (check_job){.rows = SAMPLED_ROWS, .tolerance = OUTPUT_TOLERANCE};
     attention_files_options(&job->inputs, options);
     memcpy(options + ATTENTION_OPTIONS, own, sizeof own);
     const arg_command command = {
@@ -63,7 +56,9 @@ static int parse(check_job *job, int argc, char **argv)
         .summary = "Recompute sampled rows of a result in double precision and report the largest error.",
         .options = options,
         .option_count = sizeof options / sizeof *options,
-        .notes = "The default tolerance is for inputs of unit variance. Exit code 1: a row is out of tolerance.",
+        .notes =
+            "Keys and values pass by once, in little memory. The default tolerance is for inputs of unit variance.\n"
+            "Exit code 1: a row is out of tolerance.",
         .example = "ringattn check --query q.npy --key k.npy --value v.npy --output o.npy --pattern causal",
     };
     return args_parse(&command, argc, argv);
@@ -91,88 +86,47 @@ static int open_results(check_job *job)
     return EXIT_OK;
 }
 
-static int load(check_job *job)
+/* The rows that are looked at, of each result that there is. */
+static int read_sample(check_job *job)
 {
-    attention_files *in = &job->inputs;
-    tensor_file *const files[ATTENTION_FILES] = {&in->query, &in->key, &in->value, &job->output, &job->lse};
-    int code = tensor_files_allocate(files, ATTENTION_FILES);
-    if (!code)
-        code = attention_files_load(in);
-    if (!code)
-        code = tensor_file_load(&job->output);
-    return code ? code : tensor_file_load(&job->lse);
-}
-
-/* One row out of each of `parts` nearly equal parts of [0, total), scattered so that no period of the data is met. */
-static int64_t sample(int64_t part, int64_t parts, int64_t total)
-{
-    int64_t size = total / parts, rest = total % parts;
-    int64_t first = part * size + (part < rest ? part : rest), count = size + (part < rest);
-    uint64_t scattered = (uint64_t)(part + 1) * 0x9e3779b97f4a7c15U;
-    return first + (int64_t)((scattered >> 1) % (uint64_t)count);
-}
-
-static void keep_worst(worst *w, double distance, int64_t batch, int64_t head, int64_t query)
-{
-    if (distance > w->distance)
-        *w = (worst){distance, batch, head, query};
-}
-
-static ra_status compare_rows(check_job *job, int64_t rows, int64_t total, double *row, worst *output, worst *lse)
-{
-    const ra_problem *p = &job->problem;
-    const attention_files *in = &job->inputs;
-    progress bar;
-    ra_status status = RA_OK;
-    progress_start(&bar, "check", "rows/s", 1);
-    for (int64_t i = 0; i < rows && !status; i++) {
-        int64_t at = sample(i, rows, total);
-        int64_t query = at % p->q_len, head = at / p->q_len % p->heads, batch = at / p->q_len / p->heads;
-        double expected_lse;
-        status = ra_reference_row(job->plan, &in->query.tensor, &in->key.tensor, &in->value.tensor, batch, head, query,
-                                  row, &expected_lse);
-        for (int64_t d = 0; d < p->value_dim && !status; d++)
-            keep_worst(
-                output,
-                distance(ra_tensor_get(&job->output.tensor, batch, query, head, d), row[d], job->output.tensor.dtype),
-                batch, head, query);
-        if (!status && job->lse_path)
-            keep_worst(lse, distance(ra_tensor_get(&job->lse.tensor, batch, query, head, 0), expected_lse, RA_F32),
-                       batch, head, query);
-        if (!status && progress_step(&bar, (double)(i + 1), (double)rows))
-            status = RA_ERROR_CANCELLED;
+    const tensor_file *const files[] = {[SAMPLED_OUTPUT] = &job->output, [SAMPLED_LSE] = &job->lse};
+    const double tolerances[] = {[SAMPLED_OUTPUT] = job->tolerance, [SAMPLED_LSE] = LSE_TOLERANCE};
+    static const char *const NAMES[] = {[SAMPLED_OUTPUT] = "output", [SAMPLED_LSE] = "lse"};
+    int code = sampled_rows_choose(&job->sample, &job->problem, job->rows);
+    for (int i = 0; i < SAMPLED_RESULTS && !code; i++) {
+        sampled_result *result = &job->sample.results[i];
+        if (!files[i]->path)
+            continue;
+        code = sampled_rows_take(&job->sample, result, NAMES[i], files[i], tolerances[i]);
+        if (!code)
+            code = sampled_rows_read(&job->sample, result);
     }
-    progress_end(&bar);
-    return status;
+    return code;
 }
 
-static bool print_worst(const char *what, const worst *w, double tolerance)
+static int make_plan(check_job *job)
 {
-    bool ok = w->distance <= tolerance;
-    printf("%s: largest error %.2e, tolerance %.2e: %s", what, w->distance, tolerance, ok ? "ok" : "FAILED");
-    if (!ok)
-        printf(" at batch %lld, head %lld, query %lld", (long long)w->batch, (long long)w->head, (long long)w->query);
-    putchar('\n');
-    return ok;
+    ra_options options = RA_OPTIONS_INIT;
+    options.progress = progress_step;
+    options.progress_user = &job->bar;
+    return ra_plan_create(&job->problem, &options, &job->plan) ? report_refusal() : EXIT_OK;
 }
 
-static int check_rows(check_job *job)
+static int check(check_job *job)
 {
-    const ra_problem *p = &job->problem;
-    int64_t total = p->batch * p->heads * p->q_len, rows = job->rows < total ? job->rows : total;
-    worst output = {0}, lse = {0};
-    double *row = malloc((size_t)p->value_dim * sizeof *row);
-    if (!row)
-        return report(EXIT_USAGE, "out of memory: a row of %lld values", (long long)p->value_dim);
-    ra_status status = compare_rows(job, rows, total, row, &output, &lse);
-    free(row);
-    if (status)
-        return report_failure(status);
-    printf("%lld of %lld rows recomputed\n", (long long)rows, (long long)total);
-    bool ok = print_worst("output", &output, job->tolerance);
-    if (job->lse_path)
-        ok &= print_worst("lse", &lse, LSE_TOLERANCE);
-    return ok ? EXIT_OK : EXIT_WORK;
+    int code = attention_files_open(&job->inputs, &job->problem);
+    if (!code)
+        code = open_results(job);
+    if (!code)
+        code = make_plan(job);
+    if (!code)
+        code = read_sample(job);
+    if (!code)
+        code = sampled_rows_compare(&job->sample, job->plan, &job->inputs, &job->bar);
+    if (code)
+        return code;
+    sampled_rows_print(&job->sample);
+    return sampled_rows_ok(&job->sample) ? EXIT_OK : EXIT_WORK;
 }
 
 int cmd_check(int argc, char **argv)
@@ -181,15 +135,8 @@ int cmd_check(int argc, char **argv)
     int code = parse(&job, argc, argv);
     if (code != ARGS_RUN)
         return code;
-    code = attention_files_open(&job.inputs, &job.problem);
-    if (!code)
-        code = open_results(&job);
-    if (!code && ra_plan_create(&job.problem, NULL, &job.plan))
-        code = report_refusal();
-    if (!code)
-        code = load(&job);
-    if (!code)
-        code = check_rows(&job);
+    code = check(&job);
+    sampled_rows_free(&job.sample);
     ra_plan_free(job.plan);
     tensor_file_close(&job.lse);
     tensor_file_close(&job.output);

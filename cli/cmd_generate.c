@@ -1,6 +1,6 @@
 /* ringattn generate: made-up tensors of any size, written in blocks. */
-#include "args.h"
 #include "commands.h"
+#include "gen_input.h"
 #include "progress.h"
 #include "report.h"
 
@@ -18,8 +18,6 @@ typedef struct generate_job {
 
 static int parse(generate_job *job, int argc, char **argv)
 {
-    static const char *const DISTRIBUTIONS[] = {[RA_UNIFORM] = "uniform", [RA_NORMAL] = "normal", NULL};
-    static const char *const DTYPES[] = {[RA_F32] = "float32", [RA_F16] = "float16", NULL};
     *job = (generate_job){.distribution = RA_NORMAL, .dtype = RA_F32};
     const arg_option options[] = {
         {.name = "shape",
@@ -40,23 +38,22 @@ static int parse(generate_job *job, int argc, char **argv)
          .metavar = "FILE",
          .required = true,
          .target = &job->output_path,
-         .help = "the .npy to write"},
+         .help = "FILE.npy, or FILE.safetensors#NAME (NAME is output where it is left out)"},
         {.name = "distribution",
          .kind = ARG_CHOICE,
          .metavar = "NAME",
          .target = &job->distribution,
-         .choices = DISTRIBUTIONS,
+         .choices = gen_distributions,
          .help = "uniform or normal (default), of zero mean and unit variance"},
         {.name = "dtype",
-         .kind = ARG_CHOICE,
+         .kind = ARG_DTYPE,
          .metavar = "NAME",
          .target = &job->dtype,
-         .choices = DTYPES,
-         .help = "float32 (default) or float16"},
+         .help = "float32 (default), float16 or bfloat16, which .npy files cannot hold"},
     };
     const arg_command command = {
         .verb = "generate",
-        .summary = "Made-up tensors as .npy files, the same on every machine, in little memory.",
+        .summary = "Made-up tensors in files, the same on every machine, in little memory.",
         .options = options,
         .option_count = sizeof options / sizeof *options,
         .example = "ringattn generate --shape 1,1024,8,64 --seed 1 --output q.npy",
@@ -64,20 +61,17 @@ static int parse(generate_job *job, int argc, char **argv)
     return args_parse(&command, argc, argv);
 }
 
-static ra_status write_blocks(const generate_job *job, ra_array *array, int64_t total, float *values, void *rounded)
+static ra_status write_blocks(const generate_job *job, ra_array *array, int64_t total, void *block)
 {
     progress bar;
     ra_status status = RA_OK;
     progress_start(&bar, "generate", "M values/s", 1e-6);
     for (int64_t first = 0; first < total && !status; first += BLOCK_VALUES) {
         int64_t count = total - first < BLOCK_VALUES ? total - first : BLOCK_VALUES;
-        ra_generate((ra_distribution)job->distribution, (uint64_t)job->seed, first, count, values);
-        if (job->dtype == RA_F16) {
-            ra_tensor half = ra_tensor_dense(rounded, RA_F16, RA_BSHD, 1, 1, 1, count);
-            for (int64_t i = 0; i < count; i++)
-                ra_tensor_set(&half, 0, 0, 0, i, values[i]);
-        }
-        status = ra_array_write(array, first, count, job->dtype == RA_F16 ? rounded : values);
+        status = ra_generate_as((ra_distribution)job->distribution, (uint64_t)job->seed, first, count,
+                                (ra_dtype)job->dtype, block);
+        if (!status)
+            status = ra_array_write(array, first, count, block);
         if (!status && progress_step(&bar, (double)(first + count), (double)total))
             status = RA_ERROR_CANCELLED;
     }
@@ -98,19 +92,17 @@ int cmd_generate(int argc, char **argv)
         ra_array_close(array);
         return report_refusal();
     }
-    float *values = malloc(BLOCK_VALUES * sizeof *values);
-    uint16_t *rounded = malloc(BLOCK_VALUES * sizeof *rounded);
-    if (!values || !rounded) {
-        code = report(EXIT_USAGE, "out of memory: %zu bytes for a block",
-                      BLOCK_VALUES * (sizeof *values + sizeof *rounded));
+    size_t bytes = BLOCK_VALUES * ra_dtype_size((ra_dtype)job.dtype);
+    void *block = malloc(bytes);
+    if (!block) {
+        code = report(EXIT_USAGE, "out of memory: %zu bytes for a block", bytes);
     } else {
-        ra_status status = write_blocks(&job, array, info.count, values, rounded);
+        ra_status status = write_blocks(&job, array, info.count, block);
         if (!status)
             status = ra_array_commit(array);
         code = status ? report_failure(status) : EXIT_OK;
     }
-    free(rounded);
-    free(values);
+    free(block);
     ra_array_close(array);
     return code;
 }

@@ -1,6 +1,7 @@
 /* ringattn plan: what a run over ranks will do and hold. Nothing is read or run. */
 #include "commands.h"
 #include "interrupt.h"
+#include "pattern_args.h"
 #include "report.h"
 #include "ring_args.h"
 
@@ -10,17 +11,14 @@
 
 typedef struct plan_job {
     int64_t length, kv_length, heads, kv_heads, dim, value_dim, batch;
-    const char *pattern;
-    int dtype; /* index */
+    pattern_args pattern;
+    int dtype; /* an ra_dtype */
     bool json, lent;
     ring_args ring;
     ra_problem problem;
     ra_ring_options options;
     ra_ring_plan *plan;
 } plan_job;
-
-static const char *const DTYPES[] = {"float32", "float16", "bfloat16", "f32", "f16", "bf16", NULL};
-static const ra_dtype DTYPE_IDS[] = {RA_F32, RA_F16, RA_BF16, RA_F32, RA_F16, RA_BF16};
 
 static arg_option whole_number(const char *name, const char *metavar, int64_t *target, const char *help)
 {
@@ -35,8 +33,8 @@ static arg_option whole_number(const char *name, const char *metavar, int64_t *t
 
 static int parse(plan_job *job, int argc, char **argv)
 {
-    enum { OWN = 11 };
-    arg_option options[OWN + RING_OPTIONS];
+    enum { OWN = 10 };
+    arg_option options[OWN + PATTERN_OPTIONS + RING_OPTIONS];
     const arg_option own[OWN] = {
         whole_number("length", "N", &job->length,
                      "queries (and keys, unless --kv-length says otherwise): 65536, 64K, 1M, 1G"),
@@ -46,16 +44,10 @@ static int parse(plan_job *job, int argc, char **argv)
         whole_number("dim", "D", &job->dim, "head dim"),
         whole_number("value-dim", "D", &job->value_dim, "value dim (default: as the head dim)"),
         whole_number("batch", "B", &job->batch, "batch (default 1)"),
-        {.name = "pattern",
-         .kind = ARG_TEXT,
-         .metavar = "P",
-         .target = &job->pattern,
-         .help = "which keys a query sees (default full), as in ringattn attend"},
         {.name = "dtype",
-         .kind = ARG_CHOICE,
+         .kind = ARG_DTYPE,
          .metavar = "T",
          .target = &job->dtype,
-         .choices = DTYPES,
          .help = "of queries, keys and values: float32 (default), float16 or bfloat16"},
         {.name = "in-memory",
          .kind = ARG_FLAG,
@@ -63,16 +55,17 @@ static int parse(plan_job *job, int argc, char **argv)
          .help = "tensors are in memory, as for the library's ra_ring_forward; else in files"},
         {.name = "json", .kind = ARG_FLAG, .target = &job->json, .help = "print JSON"},
     };
-    *job = (plan_job){.pattern = "full", .batch = 1, .kv_length = RA_SAME, .kv_heads = RA_SAME, .value_dim = RA_SAME};
+    *job = (plan_job){.batch = 1, .kv_length = RA_SAME, .kv_heads = RA_SAME, .value_dim = RA_SAME, .dtype = RA_F32};
     memcpy(options, own, sizeof own);
     options[0].required = options[2].required = options[4].required = true;
-    ring_args_options(&job->ring, options + OWN);
+    pattern_args_options(&job->pattern, options + OWN);
+    ring_args_options(&job->ring, options + OWN + PATTERN_OPTIONS);
     const arg_command command = {
         .verb = "plan",
         .summary = "What each rank will hold, send and compute. With --memory and without --ring: for the smallest\n"
                    "ring that fits.",
         .options = options,
-        .option_count = OWN + RING_OPTIONS,
+        .option_count = sizeof options / sizeof *options,
         .example = "ringattn plan --length 1M --heads 8 --dim 64 --pattern causal --ring 16 --order zigzag",
     };
     return args_parse(&command, argc, argv);
@@ -86,12 +79,14 @@ static int make_plan(plan_job *job)
     p->batch = job->batch, p->q_len = job->length, p->kv_len = job->kv_length;
     p->heads = job->heads, p->kv_heads = job->kv_heads;
     p->head_dim = job->dim, p->value_dim = job->value_dim;
-    p->pattern = job->pattern;
+    p->pattern = pattern_args_text(&job->pattern);
+    if (!p->pattern)
+        return EXIT_USAGE;
     if (job->ring.timeout <= 0)
         return report(EXIT_USAGE, "--timeout %g: expected more than 0 seconds", job->ring.timeout);
     job->options = ring_args_library(&job->ring, job->ring.ring ? (int)job->ring.ring : 1);
     job->options.lent = job->lent;
-    job->options.q_dtype = job->options.k_dtype = job->options.v_dtype = job->options.o_dtype = DTYPE_IDS[job->dtype];
+    job->options.q_dtype = job->options.k_dtype = job->options.v_dtype = job->options.o_dtype = (ra_dtype)job->dtype;
     job->options.lse = 0;
     if (job->ring.memory && !job->ring.ring) {
         if (ra_ring_smallest(p, &run, &job->options, &job->options.ranks))
@@ -108,9 +103,12 @@ static void print_text(const plan_job *job)
     ra_plan_info info = RA_PLAN_INFO_INIT;
     ra_plan_describe(ra_ring_plan_problem(job->plan), &info);
     printf("ring of %d, %s, order %s, transport %s; %s, length %lld\n", o->ranks, ra_strategy_name(o->strategy),
-           ra_order_name(o->order), ra_transport_name(o->transport), job->pattern, (long long)job->length);
-    printf("%.4g visible pairs, %.4g flops; a process holds at most %lld bytes\n\n", info.pairs_visible, info.flops,
+           ra_order_name(o->order), ra_transport_name(o->transport), job->problem.pattern, (long long)job->length);
+    printf("%.4g visible pairs, %.4g flops; a process holds at most %lld bytes\n", info.pairs_visible, info.flops,
            (long long)ra_ring_plan_process_bytes(job->plan));
+    if (info.density < 1)
+        printf("%.6g of the blocks are kept\n", info.density);
+    putchar('\n');
     printf("%5s %12s %12s %6s %15s %15s %12s %15s\n", "rank", "queries", "keys", "hops", "bytes sent", "received",
            "pairs", "peak bytes");
     for (int rank = 0; rank < o->ranks; rank++) {
@@ -122,15 +120,21 @@ static void print_text(const plan_job *job)
     }
 }
 
+/* Counts are doubles in the API, because they may pass 2^63; up to there they are written as the integers they are. */
+static json_t *count_json(double value)
+{
+    return value < 0x1p63 ? json_integer((json_int_t)value) : json_real(value);
+}
+
 static json_t *rank_json(const ra_ring_plan *plan, int rank)
 {
     ra_rank_info r = RA_RANK_INFO_INIT;
     ra_ring_plan_rank(plan, rank, &r);
-    return json_pack("{s:i, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:I, s:I}", "rank", rank, "rows", (json_int_t)r.q_rows,
+    return json_pack("{s:i, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:I, s:I}", "rank", rank, "rows", (json_int_t)r.q_rows,
                      "kv_rows", (json_int_t)r.kv_rows, "hops", (json_int_t)r.hops, "bytes_sent",
                      (json_int_t)r.bytes_sent, "bytes_received", (json_int_t)r.bytes_received, "pairs_visible",
-                     r.pairs_visible, "pairs_worked", r.pairs_worked, "planned_peak_bytes", (json_int_t)r.peak_bytes,
-                     "lent_bytes", (json_int_t)r.lent_bytes);
+                     count_json(r.pairs_visible), "pairs_worked", count_json(r.pairs_worked), "planned_peak_bytes",
+                     (json_int_t)r.peak_bytes, "lent_bytes", (json_int_t)r.lent_bytes);
 }
 
 static int print_json(const plan_job *job)
@@ -141,11 +145,12 @@ static int print_json(const plan_job *job)
     json_t *ranks = json_array();
     for (int rank = 0; rank < o->ranks; rank++)
         json_array_append_new(ranks, rank_json(job->plan, rank));
-    json_t *root =
-        json_pack("{s:{s:s, s:s, s:s, s:i, s:s}, s:f, s:f, s:I, s:o}", "run", "strategy", ra_strategy_name(o->strategy),
-                  "transport", ra_transport_name(o->transport), "order", ra_order_name(o->order), "ring_size", o->ranks,
-                  "kernel", ra_kernel_name(info.kernel), "pairs_visible", info.pairs_visible, "flops", info.flops,
-                  "process_peak_bytes", (json_int_t)ra_ring_plan_process_bytes(job->plan), "ranks", ranks);
+    json_t *root = json_pack("{s:{s:s, s:s, s:s, s:i, s:s}, s:o, s:o, s:f, s:I, s:o}", "run", "strategy",
+                             ra_strategy_name(o->strategy), "transport", ra_transport_name(o->transport), "order",
+                             ra_order_name(o->order), "ring_size", o->ranks, "kernel", ra_kernel_name(info.kernel),
+                             "pairs_visible", count_json(info.pairs_visible), "flops", count_json(info.flops),
+                             "density", info.density, "process_peak_bytes",
+                             (json_int_t)ra_ring_plan_process_bytes(job->plan), "ranks", ranks);
     int failed = !root || json_dumpf(root, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(17)) || putchar('\n') < 0;
     json_decref(root);
     return failed ? report(EXIT_WORK, "standard output: cannot write") : EXIT_OK;
@@ -163,6 +168,7 @@ int cmd_plan(int argc, char **argv)
         code = print_json(&job);
     else if (!code)
         print_text(&job);
+    pattern_args_free(&job.pattern);
     ra_ring_plan_free(job.plan);
     return code;
 }

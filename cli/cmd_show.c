@@ -1,8 +1,8 @@
 /* ringattn show: a pattern as a picture, or as the array of its counts. */
-#include "args.h"
 #include "commands.h"
 #include "interrupt.h"
 #include "output_file.h"
+#include "pattern_args.h"
 #include "picture.h"
 #include "report.h"
 
@@ -17,6 +17,7 @@ static const int64_t MOST_LENGTH = 64 << 20, MOST_HEADS = 1024;
 static const int64_t MOST_NPY_BYTES = (int64_t)16 << 30;
 
 typedef struct show_job {
+    pattern_args args;
     const char *pattern, *output_path;
     int64_t length, heads;
     ra_plan *plan;
@@ -24,15 +25,10 @@ typedef struct show_job {
 
 static int parse(show_job *job, int argc, char **argv)
 {
+    enum { OWN = 3 };
+    arg_option options[PATTERN_OPTIONS + OWN];
     *job = (show_job){.heads = 1};
-    const arg_option options[] = {
-        {.name = "pattern",
-         .kind = ARG_TEXT,
-         .metavar = "P",
-         .required = true,
-         .target = &job->pattern,
-         .help = "which keys a query sees; terms joined with '+' all apply:\n"
-                 "full, causal, window:LEFT,RIGHT, documents:LEN,LEN,..., documents:@FILE.npy"},
+    const arg_option own[OWN] = {
         {.name = "length",
          .kind = ARG_INTEGER,
          .metavar = "N",
@@ -55,6 +51,8 @@ static int parse(show_job *job, int argc, char **argv)
          .help = "FILE.svg or FILE.png: the picture; FILE.npy: uint8 [heads, N, N], how often\n"
                  "each query sees each key (default: a picture on standard output)"},
     };
+    pattern_args_options(&job->args, options);
+    memcpy(options + PATTERN_OPTIONS, own, sizeof own);
     const arg_command command = {
         .verb = "show",
         .summary = "A pattern as a picture: queries down, keys across, darker where more is seen.",
@@ -68,6 +66,11 @@ static int parse(show_job *job, int argc, char **argv)
 static int make_plan(show_job *job)
 {
     ra_problem problem = RA_PROBLEM_INIT;
+    if (!job->args.pattern && !job->args.preset)
+        return report(EXIT_USAGE, "--pattern P or --preset NAME is missing; see ringattn show --help");
+    job->pattern = pattern_args_text(&job->args);
+    if (!job->pattern)
+        return EXIT_USAGE;
     problem.q_len = job->length;
     problem.heads = job->heads;
     problem.head_dim = 1;
@@ -197,5 +200,6 @@ int cmd_show(int argc, char **argv)
     if (!code)
         code = show(&job);
     ra_plan_free(job.plan);
+    pattern_args_free(&job.args);
     return code;
 }

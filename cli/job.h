@@ -27,6 +27,9 @@ ra_status job_comm(ra_comm **comm);
  */
 int job_agree(int code);
 
+/* words[i] becomes the sum of every process's words[i], modulo 2^64, in all of them. All come here, as to job_agree. */
+void job_add(uint64_t *words, int64_t count);
+
 /* The end of a job, `code` being this process's; one that failed in mid-run ends the others too, and does not return.
  */
 int job_end(int code);

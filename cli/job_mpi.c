@@ -11,7 +11,8 @@
 #include <string.h>
 #include <time.h>
 
-#define ABORT_SECONDS 1.0 /* for the other processes to come to the end of a job that has failed, too */
+enum { ADD_WORDS = 1 << 20 }; /* that are added up at a time: MPI counts in int */
+#define ABORT_SECONDS 1.0     /* for the other processes to come to the end of a job that has failed, too */
 
 static struct {
     bool begun, connected;
@@ -107,19 +108,36 @@ static bool gather(int code, double timeout, int *worst, int *speaker)
     return true;
 }
 
+static void give_up(void)
+{
+    report_release(0);
+    report(EXIT_WORK, "rank %d: not all processes have come within %g s (--timeout)", job.rank, job.timeout);
+    MPI_Abort(MPI_COMM_WORLD, EXIT_WORK);
+}
+
 int job_agree(int code)
 {
     int worst = code, speaker = job.rank;
     if (!job.begun)
         return code;
-    if (!gather(code, job.timeout, &worst, &speaker)) {
-        report_release(0);
-        report(EXIT_WORK, "rank %d: not all processes have come within %g s (--timeout)", job.rank, job.timeout);
-        MPI_Abort(MPI_COMM_WORLD, EXIT_WORK);
-    }
+    if (!gather(code, job.timeout, &worst, &speaker))
+        give_up();
     report_release(speaker == job.rank);
     report_hold();
     return worst;
+}
+
+void job_add(uint64_t *words, int64_t count)
+{
+    while (job.begun && count > 0) {
+        MPI_Request request;
+        int some = count < ADD_WORDS ? (int)count : ADD_WORDS;
+        if (MPI_Iallreduce(MPI_IN_PLACE, words, some, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD, &request) != MPI_SUCCESS ||
+            !finished(&request, job.timeout))
+            give_up();
+        words += some;
+        count -= some;
+    }
 }
 
 int job_end(int code)

@@ -13,7 +13,7 @@ static const struct {
     int (*run)(int argc, char **argv);
     const char *summary;
 } COMMANDS[] = {
-    {"attend", cmd_attend, "attention over .npy files"},
+    {"attend", cmd_attend, "attention over tensors in files"},
     {"plan", cmd_plan, "what a ring of ranks will do and hold, without running it"},
     {"check", cmd_check, "recompute sampled rows of a result in double precision"},
     {"verify", cmd_verify, "the library against its oracle, on this machine"},

@@ -40,6 +40,14 @@ static ra_status add_query(const pattern_grid *grid, const ra_plan *plan, int64_
     return RA_OK;
 }
 
+/* One of `count` numbers, always the same for `seed`: at even distances a dilated pattern would show one of its faces.
+ */
+static int64_t any_below(int64_t seed, int64_t count)
+{
+    uint64_t x = ((uint64_t)seed + 1) * UINT64_C(0x9e3779b97f4a7c15);
+    return (int64_t)((x ^ x >> 32) % (uint64_t)count);
+}
+
 static ra_status fill_head(const pattern_grid *grid, const ra_plan *plan, int64_t head, uint8_t *counts, double *sums,
                            float *cells)
 {
@@ -50,8 +58,8 @@ static ra_status fill_head(const pattern_grid *grid, const ra_plan *plan, int64_
         int64_t asked = affordable < (double)queries ? (int64_t)affordable + 1 : queries;
         memset(sums, 0, (size_t)grid->columns * sizeof *sums);
         for (int64_t i = 0; i < asked; i++) {
-            int64_t middle = (boundary(i, asked, queries) + boundary(i + 1, asked, queries)) / 2;
-            ra_status status = add_query(grid, plan, head, first + middle, counts, sums);
+            int64_t from = boundary(i, asked, queries), among = boundary(i + 1, asked, queries) - from;
+            ra_status status = add_query(grid, plan, head, first + from + any_below(first + from, among), counts, sums);
             if (status)
                 return status;
         }

@@ -9,6 +9,7 @@ void ring_args_options(ring_args *args, arg_option options[RING_OPTIONS])
     static const char *const STRATEGIES[] = {"ring", "allgather", "broadcast", NULL};
     static const char *const TRANSPORTS[] = {"sim", "threads", "mpi", NULL};
     static const char *const ORDERS[] = {"contiguous", "zigzag", "striped", NULL};
+    static const char *const TILES[] = {"row", "serpentine", "hilbert", NULL};
     static const char *const KERNELS[] = {"generic", "avx2", "avx512", NULL};
     *args = (ring_args){.strategy = -1, .transport = -1, .order = -1, .timeout = 60, .kernel = -1};
     const arg_option table[RING_OPTIONS] = {
@@ -66,6 +67,12 @@ void ring_args_options(ring_args *args, arg_option options[RING_OPTIONS])
          .target = &args->kernel,
          .choices = KERNELS,
          .help = "generic, avx2 or avx512 (default: the fastest here, or what RA_KERNEL says)"},
+        {.name = "tiles",
+         .kind = ARG_CHOICE,
+         .metavar = "NAME",
+         .target = &args->tiles,
+         .choices = TILES,
+         .help = "the order in which tiles are worked: row (default), serpentine or hilbert"},
     };
     memcpy(options, table, sizeof table);
 }
@@ -93,6 +100,7 @@ ra_options ring_args_run(const ring_args *args)
     static const ra_kernel_id KERNEL_IDS[] = {RA_KERNEL_GENERIC, RA_KERNEL_AVX2, RA_KERNEL_AVX512};
     ra_options options = RA_OPTIONS_INIT;
     options.threads = (int)args->threads;
+    options.tiles = (ra_tile_order)args->tiles;
     options.kernel = args->kernel < 0 ? RA_KERNEL_AUTO : KERNEL_IDS[args->kernel];
     return options;
 }

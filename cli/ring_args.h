@@ -11,9 +11,10 @@ typedef struct ring_args {
     double timeout;
     int64_t threads; /* 0: not given */
     int kernel;      /* -1: not given */
+    int tiles;       /* an ra_tile_order */
 } ring_args;
 
-enum { RING_OPTIONS = 8 };
+enum { RING_OPTIONS = 9 };
 
 /* The defaults, and the options that change them. */
 void ring_args_options(ring_args *args, arg_option options[RING_OPTIONS]);

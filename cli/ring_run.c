@@ -27,7 +27,8 @@ int ring_run_plan(ring_run *run, const tensor_file *query, const tensor_file *ke
     ra_options options = ring_args_run(run->args);
     ra_system_info system = RA_SYSTEM_INFO_INIT;
     run->options = ring_args_library(run->args, run->ranks);
-    run->options.q_dtype = run->options.o_dtype = query->tensor.dtype;
+    run->options.q_dtype = query->tensor.dtype;
+    run->options.o_dtype = run->output_dtype;
     run->options.lse = lse;
     run->options.k_dtype = key->tensor.dtype;
     run->options.v_dtype = value->tensor.dtype;
@@ -55,6 +56,7 @@ typedef struct rank_work {
     ra_comm *comm;
     tensor_file *const *files;
     ra_rank_stats *stats;
+    uint64_t checksums[RING_FILES]; /* of files that are kept nowhere */
     ra_status status;
     char message[512]; /* of a failure: the library keeps it for the thread that had it */
 } rank_work;
@@ -65,12 +67,15 @@ static void *work(void *argument)
     ra_storage *storages[RING_FILES] = {NULL};
     for (int i = 0; i < RING_FILES && !w->status; i++)
         if (w->files[i]->path)
-            w->status = ra_storage_array(w->files[i]->array, &w->files[i]->tensor, &storages[i]);
+            w->status = tensor_file_storage(w->files[i], &storages[i]);
     if (w->status)
         w->status = ra_comm_agree(w->comm, w->status, 0); /* the others must not wait */
     else
         w->status =
             ra_ring_run(w->plan, w->comm, storages[0], storages[1], storages[2], storages[3], storages[4], w->stats);
+    for (int i = 0; i < RING_FILES && !w->status; i++)
+        if (w->files[i]->null.kept_nowhere)
+            w->status = ra_storage_checksum(storages[i], &w->checksums[i]);
     snprintf(w->message, sizeof w->message, "%s", w->status ? ra_last_message() : "");
     for (int i = 0; i < RING_FILES; i++)
         ra_storage_free(storages[i]);
@@ -83,10 +88,17 @@ static int report_rank(const rank_work *w)
     return ra_transport_fail(w->status, "%s", w->message) ? report_failure(w->status) : EXIT_OK;
 }
 
+static void add_checksums(const rank_work *w)
+{
+    for (int i = 0; i < RING_FILES; i++)
+        w->files[i]->null.checksum += w->checksums[i];
+}
+
 static int run_one(ring_run *run, ra_comm *comm, tensor_file *const files[RING_FILES])
 {
     rank_work w = {.plan = run->plan, .comm = comm, .files = files, .stats = run->stats};
     work(&w);
+    add_checksums(&w);
     int code = report_rank(&w);
     ra_comm_free(comm);
     return code;
@@ -119,6 +131,8 @@ static int run_threads(ring_run *run, tensor_file *const files[RING_FILES])
         work(&works[0]);
         for (int rank = 1; rank < started; rank++)
             pthread_join(threads[rank], NULL);
+        for (int rank = 0; rank < started; rank++)
+            add_checksums(&works[rank]);
         if (started < ranks)
             code = report(EXIT_USAGE, "--ring %d: the system gives no more than %d threads", ranks, started);
         /* Who failed by itself says more than who was told. */

@@ -9,6 +9,7 @@
 typedef struct ring_run {
     const ra_problem *problem;
     const ring_args *args;
+    ra_dtype output_dtype;
     int ranks;
     ra_ring_options options;
     ra_ring_plan *plan;       /* one that shows its progress, */
@@ -23,7 +24,10 @@ enum { RING_FILES = 5 };
 /* Resolve the ring size and plan. Returns an exit code and reports, as the others do. */
 int ring_run_plan(ring_run *run, const tensor_file *query, const tensor_file *key, const tensor_file *value, bool lse);
 
-/* files: query, key, value, output, log-sum-exp (path NULL: none). */
+/*
+ * files: query, key, value, output, log-sum-exp (path NULL: none). The checksum of a file that is kept nowhere is of
+ * the rows that this process has written.
+ */
 int ring_run_execute(ring_run *run, tensor_file *const files[RING_FILES]);
 
 void ring_run_free(ring_run *run);

@@ -1,5 +1,6 @@
 #include "stats_json.h"
 
+#include <inttypes.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdbool.h>
@@ -78,11 +79,12 @@ static totals of_ranks(const run_record *record)
 static json_t *run_object(const run_record *record, const totals *t)
 {
     const ra_ring_options *ring = record->ring;
-    return json_pack("{s:s, s:i, s:s, s:s, s:s, s:s, s:s, s:i}", "kernel", ra_kernel_name(t->kernel), "threads",
+    return json_pack("{s:s, s:i, s:s, s:s, s:s, s:s, s:s, s:s, s:i}", "kernel", ra_kernel_name(t->kernel), "threads",
                      t->threads, "variant", t->variant == RA_VARIANT_DECODE ? "decode" : "tile", "version",
                      ra_version(), "strategy", ring ? ra_strategy_name(ring->strategy) : "local", "transport",
                      ring ? ra_transport_name(ring->transport) : "none", "order",
-                     ra_order_name(ring ? ring->order : RA_ORDER_CONTIGUOUS), "ring_size", ring ? ring->ranks : 1);
+                     ra_order_name(ring ? ring->order : RA_ORDER_CONTIGUOUS), "tile_order",
+                     ra_tile_order_name(record->tiles), "ring_size", ring ? ring->ranks : 1);
 }
 
 static json_t *memory_object(const totals *t)
@@ -125,17 +127,42 @@ static json_t *ranks_array(const run_record *record, const totals *t)
     return array;
 }
 
+/* A checksum is a text: not every reader of JSON has integers of 64 bits. */
+static json_t *null_object(const null_outputs *nulls, int which)
+{
+    char checksum[20];
+    const sampled_result *result = &nulls->sample.results[which];
+    snprintf(checksum, sizeof checksum, "%016" PRIx64, nulls->files[which]->null.checksum);
+    return json_pack("{s:s, s:I, s:f, s:f}", "checksum", checksum, "rows_checked", (json_int_t)nulls->sample.count,
+                     "largest_error", result->error, "tolerance", result->tolerance);
+}
+
+/* Fields of outputs that are kept nowhere. */
+static int add_nulls(json_t *root, const null_outputs *nulls)
+{
+    static const char *const NAMES[] = {[SAMPLED_OUTPUT] = "output", [SAMPLED_LSE] = "lse"};
+    int failed = 0;
+    for (int i = 0; i < SAMPLED_RESULTS && nulls->any && !failed; i++)
+        if (nulls->files[i]->null.kept_nowhere)
+            failed = json_object_set_new(root, NAMES[i], null_object(nulls, i));
+    return failed;
+}
+
 int stats_json_write(const run_record *record, FILE *stream)
 {
     totals t = record->stats ? of_one_piece(record->stats) : of_ranks(record);
     double gflops = t.seconds > 0 ? 1e-9 * t.flops / t.seconds : 0;
+    ra_plan_info info = RA_PLAN_INFO_INIT;
+    ra_plan_describe(record->problem_plan, &info);
     /* 'o' takes the reference, also when packing fails; a NULL part makes it fail. */
-    json_t *root = json_pack("{s:o, s:o, s:{s:f, s:f}, s:o, s:f, s:o, s:o, s:o, s:o, s:o}", "problem",
-                             problem_object(record), "run", run_object(record, &t), "seconds", "compute", t.seconds,
-                             "total", record->seconds_total, "flops", count(t.flops), "gflops", gflops, "tiles",
-                             count(t.tiles), "pairs_visible", count(t.pairs_visible), "pairs_worked",
-                             count(t.pairs_worked), "memory", memory_object(&t), "ranks", ranks_array(record, &t));
-    int failed = !root || json_dumpf(root, stream, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) || fputc('\n', stream) < 0;
+    json_t *root =
+        json_pack("{s:o, s:o, s:{s:f, s:f}, s:o, s:f, s:o, s:o, s:o, s:f, s:o, s:o}", "problem", problem_object(record),
+                  "run", run_object(record, &t), "seconds", "compute", t.seconds, "total", record->seconds_total,
+                  "flops", count(t.flops), "gflops", gflops, "tiles", count(t.tiles), "pairs_visible",
+                  count(t.pairs_visible), "pairs_worked", count(t.pairs_worked), "density", info.density, "memory",
+                  memory_object(&t), "ranks", ranks_array(record, &t));
+    int failed = !root || add_nulls(root, record->nulls) ||
+                 json_dumpf(root, stream, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) || fputc('\n', stream) < 0;
     json_decref(root);
     return failed ? -1 : 0;
 }

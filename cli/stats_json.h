@@ -2,18 +2,22 @@
 #ifndef CLI_STATS_JSON_H
 #define CLI_STATS_JSON_H
 
-#include <ringattn/ringattn.h>
+#include "null_outputs.h"
+
 #include <stdio.h>
 
 typedef struct run_record {
     const ra_problem *problem; /* complete: no RA_SAME */
-    const ra_stats *stats;     /* of a run in one piece; NULL: it was over ranks, */
+    const ra_plan *problem_plan;
+    ra_tile_order tiles;
+    const ra_stats *stats; /* of a run in one piece; NULL: it was over ranks, */
     const ra_ring_options *ring;
     const ra_ring_plan *plan;
     const ra_rank_stats *ranks; /* [ring->ranks] */
     double seconds_compute;
     ra_dtype dtype; /* of the queries and the output */
     ra_layout layout;
+    const null_outputs *nulls; /* what is known of outputs that are kept nowhere */
     double seconds_total;
 } run_record;
 

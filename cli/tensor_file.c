@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -30,9 +31,9 @@ int tensor_file_open(tensor_file *file, const char *path, tensor_axes axes)
         return EXIT_OK;
     if (ra_array_open(path, &file->array) || ra_array_describe(file->array, &info))
         return report_refusal();
-    if (info.dtype != RA_F32 && (info.dtype != RA_F16 || axes == AXES_BHS))
+    if (info.dtype != RA_F32 && ((info.dtype != RA_F16 && info.dtype != RA_BF16) || axes == AXES_BHS))
         return report(EXIT_USAGE, "%s: dtype %s: expected %s", path, ra_dtype_name(info.dtype),
-                      axes == AXES_BHS ? "float32" : "float32 or float16");
+                      axes == AXES_BHS ? "float32" : "float32, float16 or bfloat16");
     if (info.dims != 3 && (info.dims != 4 || axes == AXES_BHS))
         return report(EXIT_USAGE, "%s: %d dimensions: expected %s", path, info.dims,
                       axes == AXES_BHS ? "[batch, heads, seq]" : "4, or 3 for a batch of 1");
@@ -41,6 +42,37 @@ int tensor_file_open(tensor_file *file, const char *path, tensor_axes axes)
     file->dims = info.dims;
     file->tensor = view(axes, info.dtype, info.dims, info.shape);
     return EXIT_OK;
+}
+
+int tensor_file_generate(tensor_file *file, const char *path, tensor_axes axes, ra_dtype dtype, int dims,
+                         const int64_t *shape, ra_distribution distribution, uint64_t seed)
+{
+    ra_storage *storage = NULL;
+    *file =
+        (tensor_file){.path = path, .dims = dims, .gen = {.made = true, .distribution = distribution, .seed = seed}};
+    memcpy(file->gen.shape, shape, (size_t)dims * sizeof *shape);
+    file->tensor = view(axes, dtype, dims, shape);
+    ra_status status = tensor_file_storage(file, &storage); /* checks the shape */
+    ra_storage_free(storage);
+    return status ? report(EXIT_USAGE, "%s: %s", path, ra_last_message()) : EXIT_OK;
+}
+
+bool tensor_file_is_null(const char *path)
+{
+    return path && strcmp(path, "null") == 0;
+}
+
+/* The path of a log-sum-exp, with a name of its own where the format has names and none was given; NULL: no memory. */
+static char *lse_path(const char *path)
+{
+    static const char NAME[] = "#lse";
+    const char *name;
+    size_t length = strlen(path);
+    bool unnamed = ra_array_split_path(path, &name) == length && name;
+    char *named = malloc(length + sizeof NAME);
+    if (named)
+        snprintf(named, length + sizeof NAME, "%s%s", path, unnamed ? NAME : "");
+    return named;
 }
 
 typedef ra_status (*array_maker)(const char *path, ra_dtype dtype, int dims, const int64_t *shape, ra_array **array);
@@ -53,10 +85,16 @@ static int make(array_maker maker, tensor_file *file, const char *path, tensor_a
     if (!path)
         return EXIT_OK;
     const int64_t *first = axes != AXES_BHS && t->dims == 3 ? shape + 1 : shape;
-    if (maker(path, t->dtype, t->dims, first, &file->array))
-        return report_refusal();
     file->tensor = view(axes, t->dtype, t->dims, first);
-    return EXIT_OK;
+    file->null.kept_nowhere = tensor_file_is_null(path);
+    if (file->null.kept_nowhere)
+        return EXIT_OK;
+    char *named = axes == AXES_BHS ? lse_path(path) : NULL;
+    if (axes == AXES_BHS && !named)
+        return report(EXIT_USAGE, "%s: out of memory", path);
+    ra_status status = maker(named ? named : path, t->dtype, t->dims, first, &file->array);
+    free(named);
+    return status ? report_refusal() : EXIT_OK;
 }
 
 int tensor_file_create(tensor_file *file, const char *path, tensor_axes axes, const tensor_shape *shape)
@@ -90,8 +128,10 @@ static int check_memory(tensor_file *const files[], int count)
     for (int i = 0; i < count; i++)
         total += (double)data_bytes(files[i]);
     if (total > memory)
-        return report(EXIT_USAGE, "out of memory: the tensors take %.1f GiB, this machine has %.1f GiB",
-                      total * 0x1p-30, memory * 0x1p-30);
+        return report(
+            EXIT_USAGE,
+            "out of memory: the tensors take %.1f GiB, this machine has %.1f GiB: --memory BYTES reads them in parts",
+            total * 0x1p-30, memory * 0x1p-30);
     return EXIT_OK;
 }
 
@@ -127,9 +167,38 @@ static int move(tensor_file *file, ra_status (*piece)(const tensor_file *file, i
     return EXIT_OK;
 }
 
+ra_status tensor_file_storage(const tensor_file *file, ra_storage **storage)
+{
+    const ra_tensor *t = &file->tensor;
+    if (file->null.kept_nowhere)
+        return ra_storage_null(t, file->null.rows, file->null.count, file->null.elements, storage);
+    if (t->data)
+        return ra_storage_memory(t, storage);
+    return file->gen.made ? ra_storage_generator(file->gen.distribution, file->gen.seed, t, storage)
+                          : ra_storage_array(file->array, t, storage);
+}
+
+/* A tensor in memory, to nowhere. */
+static int drop(tensor_file *file)
+{
+    ra_storage *storage = NULL;
+    ra_tensor part = file->tensor;
+    ra_status status = tensor_file_storage(file, &storage);
+    part.batch = 1;
+    for (int64_t batch = 0; batch < file->tensor.batch && !status; batch++) {
+        part.data = (char *)file->tensor.data + batch * part.batch_stride * (int64_t)ra_dtype_size(part.dtype);
+        status = ra_storage_write(storage, batch, 0, part.seq, &part);
+    }
+    if (!status)
+        status = ra_storage_checksum(storage, &file->null.checksum);
+    ra_storage_free(storage);
+    return status ? report_failure(status) : EXIT_OK;
+}
+
 static ra_status read_piece(const tensor_file *file, int64_t first, int64_t count, char *at)
 {
-    return ra_array_read(file->array, first, count, at);
+    return file->gen.made ? ra_generate_as(file->gen.distribution, file->gen.seed, first, count, file->tensor.dtype, at)
+                          : ra_array_read(file->array, first, count, at);
 }
 
 static ra_status write_piece(const tensor_file *file, int64_t first, int64_t count, char *at)
@@ -144,12 +213,12 @@ int tensor_file_load(tensor_file *file)
 
 int tensor_file_save(tensor_file *file)
 {
-    return move(file, write_piece);
+    return file->null.kept_nowhere ? drop(file) : move(file, write_piece);
 }
 
 int tensor_file_commit(tensor_file *file)
 {
-    ra_status status = file->path ? ra_array_commit(file->array) : RA_OK;
+    ra_status status = file->array ? ra_array_commit(file->array) : RA_OK;
     return status ? report_failure(status) : EXIT_OK;
 }
 
@@ -160,13 +229,28 @@ void tensor_file_close(tensor_file *file)
     *file = (tensor_file){0};
 }
 
+const char *tensor_file_part(const char *path, char *buffer, size_t size)
+{
+    const char *name;
+    size_t length = path ? ra_array_split_path(path, &name) : 0;
+    if (!path || !path[length])
+        return path;
+    snprintf(buffer, size, "%.*s", (int)length, path);
+    return buffer;
+}
+
 const char *tensor_file_describe(const tensor_file *file, char *text, size_t size)
 {
     ra_array_info info = RA_ARRAY_INFO_INIT;
     int used = snprintf(text, size, "%s", file->path);
-    if (ra_array_describe(file->array, &info) == RA_OK)
-        for (int i = 0; i < info.dims && (size_t)used < size; i++)
-            used += snprintf(text + used, size - (size_t)used, "%s%lld%s", i ? ", " : " [", (long long)info.shape[i],
-                             i + 1 == info.dims ? "]" : "");
+    if (file->gen.made) {
+        info.dims = file->dims;
+        memcpy(info.shape, file->gen.shape, sizeof file->gen.shape);
+    } else if (ra_array_describe(file->array, &info)) {
+        return text;
+    }
+    for (int i = 0; i < info.dims && (size_t)used < size; i++)
+        used += snprintf(text + used, size - (size_t)used, "%s%lld%s", i ? ", " : " [", (long long)info.shape[i],
+                         i + 1 == info.dims ? "]" : "");
     return text;
 }

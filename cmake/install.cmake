@@ -8,9 +8,10 @@ if(RINGATTN_COMMAND)
 endif()
 
 set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/ringattn)
-install(EXPORT ringattn NAMESPACE ringattn:: DESTINATION ${package_folder} FILE ringattnConfig.cmake)
+install(EXPORT ringattn NAMESPACE ringattn:: DESTINATION ${package_folder} FILE ringattnTargets.cmake)
 write_basic_package_version_file(ringattnConfigVersion.cmake COMPATIBILITY SameMajorVersion)
-install(FILES ${PROJECT_BINARY_DIR}/ringattnConfigVersion.cmake DESTINATION ${package_folder})
+install(FILES cmake/ringattnConfig.cmake ${PROJECT_BINARY_DIR}/ringattnConfigVersion.cmake
+  DESTINATION ${package_folder})
 
 # pkg-config finds the prefix from where the file lies, however deep the library folder is.
 file(RELATIVE_PATH pc_prefix /prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig /prefix)

@@ -9,6 +9,7 @@
 
 #include <fenv.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -90,6 +91,12 @@ static ra_status split_scale(double scale, float *query_factor, float *score_fac
     return RA_OK;
 }
 
+const char *ra_tile_order_name(ra_tile_order order)
+{
+    static const char *const names[] = {"row", "serpentine", "hilbert"};
+    return order >= RA_TILES_ROW && order <= RA_TILES_HILBERT ? names[order] : NULL;
+}
+
 /* ---- Plans ----------------------------------------------------------------------------------------------------- */
 
 /* documents:@FILE.npy */
@@ -115,9 +122,69 @@ static ra_status load_lengths(const char *path, int64_t **lengths, int64_t *coun
     return status;
 }
 
+/* One row of a mask, as bytes, to bits. */
+static ra_status pack_mask_row(const char *path, const uint8_t *bytes, int64_t count, uint64_t *bits)
+{
+    memset(bits, 0, (size_t)ra_blocks_words(count) * sizeof *bits);
+    for (int64_t i = 0; i < count; i++) {
+        if (bytes[i] > 1)
+            return ra_fail(RA_ERROR_FORMAT, "%s: a byte that is %d among booleans: must be 0 or 1", path, bytes[i]);
+        bits[i / 64] |= (uint64_t)bytes[i] << (i % 64);
+    }
+    return RA_OK;
+}
+
+static ra_status read_mask(const char *path, ra_array *array, int64_t count, int64_t rows, uint64_t *bits)
+{
+    uint8_t *bytes = malloc((size_t)count);
+    ra_status status =
+        bytes ? RA_OK : ra_fail(RA_ERROR_MEMORY, "%s: out of memory: %lld bytes", path, (long long)count);
+    for (int64_t row = 0; row < rows && !status; row++) {
+        status = ra_array_read(array, row * count, count, bytes);
+        if (!status)
+            status = pack_mask_row(path, bytes, count, bits + row * ra_blocks_words(count));
+    }
+    free(bytes);
+    return status;
+}
+
+/* blocks:...:mask=@FILE.npy */
+static ra_status load_mask(const char *path, int64_t count, int64_t heads, uint64_t **bits, bool *by_head)
+{
+    ra_array *array = NULL;
+    ra_array_info info = RA_ARRAY_INFO_INIT;
+    *bits = NULL;
+    ra_status status = ra_array_open(path, &array);
+    if (!status)
+        status = ra_array_describe(array, &info);
+    const int64_t *extent = info.shape + (info.dims == 3);
+    *by_head = info.dims == 3;
+    bool fits =
+        (info.dims == 2 || (info.dims == 3 && info.shape[0] == heads)) && extent[0] == count && extent[1] == count;
+    if (!status && (info.dtype != RA_BOOL || !fits)) {
+        char shape[128] = "";
+        for (int i = 0; i < info.dims; i++) {
+            size_t used = strlen(shape);
+            snprintf(shape + used, sizeof shape - used, "%s%lld", i ? ", " : "", (long long)info.shape[i]);
+        }
+        status =
+            ra_fail(RA_ERROR_FORMAT, "%s: %s [%s]: a mask of blocks must be bool [%lld, %lld] or [%lld, %lld, %lld]",
+                    path, ra_dtype_name(info.dtype), shape, (long long)count, (long long)count, (long long)heads,
+                    (long long)count, (long long)count);
+    }
+    int64_t rows = count * (*by_head ? heads : 1);
+    if (!status && !(*bits = malloc((size_t)(rows * ra_blocks_words(count)) * sizeof **bits)))
+        status = ra_fail(RA_ERROR_MEMORY, "%s: out of memory: a mask of %lld blocks", path, (long long)info.count);
+    if (!status)
+        status = read_mask(path, array, count, rows, *bits);
+    ra_array_close(array);
+    return status;
+}
+
 /* A function of its own for the compiler too: its arithmetic must stay between the calls that set its environment. */
 static __attribute__((noinline)) ra_status fill_plan(ra_plan *plan, ra_problem *problem, const ra_options *options)
 {
+    static const ra_pattern_files files = {load_lengths, load_mask};
     const ra_kernel *kernel = NULL;
     ra_status status = resolve(problem);
     if (!status)
@@ -130,8 +197,10 @@ static __attribute__((noinline)) ra_status fill_plan(ra_plan *plan, ra_problem *
                          options->threads, ra_cpu_thread_limit());
     if (!status)
         status = ra_kernel_find(options->kernel, &kernel);
+    if (!status && !ra_tile_order_name(options->tiles))
+        status = ra_fail(RA_ERROR_ARGUMENT, "tiles %d: no such tile order", (int)options->tiles);
     if (!status)
-        status = ra_pattern_parse(problem->pattern ? problem->pattern : "full", problem->kv_len, load_lengths,
+        status = ra_pattern_parse(problem->pattern ? problem->pattern : "full", problem->kv_len, problem->heads, &files,
                                   &plan->pattern);
     if (status)
         return status;
@@ -147,6 +216,7 @@ static __attribute__((noinline)) ra_status fill_plan(ra_plan *plan, ra_problem *
     plan->offset = problem->kv_len - problem->q_len;
     plan->kernel = kernel->id;
     plan->blocking = kernel->blocking;
+    plan->tiles = options->tiles;
     plan->progress = options->progress;
     plan->progress_user = options->progress_user;
     return ra_plan_lay_out(plan, options->threads ? options->threads : ra_cpu_cores());
@@ -194,10 +264,19 @@ ra_status ra_plan_describe(const ra_plan *p, ra_plan_info *info)
 {
     if (!p || !info)
         return ra_fail(RA_ERROR_ARGUMENT, "%s is NULL", p ? "info" : "plan");
-    ra_plan_info ours = {
-        sizeof ours,  p->kernel,    p->variant,   p->all.threads,       p->all.tile_groups * p->all.lanes,
-        RA_KEY_BLOCK, p->spans,     p->all.tiles, p->all.pairs_visible, p->all.pairs_worked,
-        p->flops,     p->peak_bytes};
+    ra_plan_info ours = {sizeof ours,
+                         p->kernel,
+                         p->variant,
+                         p->all.threads,
+                         p->all.tile_groups * p->all.grouping.lanes,
+                         RA_KEY_BLOCK,
+                         p->spans,
+                         p->all.tiles,
+                         p->all.pairs_visible,
+                         p->all.pairs_worked,
+                         p->flops,
+                         p->peak_bytes,
+                         p->pattern.blocks ? p->pattern.blocks->density : 1};
     return ra_copy_out(info, &ours, sizeof ours, "ra_plan_info", "RA_PLAN_INFO_INIT");
 }
 
@@ -213,7 +292,7 @@ ra_status ra_plan_visible(const ra_plan *p, int64_t head, int64_t query, int64_t
         return ra_fail(RA_ERROR_ARGUMENT, "keys %lld to %lld + %lld: must be within 0..%lld", (long long)first_key,
                        (long long)first_key, (long long)count, (long long)p->kv_len);
     for (int64_t i = 0; i < count; i++)
-        counts[i] = (uint8_t)ra_pattern_sees(&p->pattern, query + p->offset, first_key + i);
+        counts[i] = (uint8_t)ra_pattern_sees(&p->pattern, head, query + p->offset, first_key + i);
     return RA_OK;
 }
 

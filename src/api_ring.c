@@ -248,6 +248,7 @@ void ra_ring_plan_free(ra_ring_plan *ring)
         return;
     ra_partition_clear(&ring->queries);
     ra_partition_clear(&ring->keys);
+    ra_ring_plan_forget(ring);
     ra_plan_free(ring->plan);
     free(ring->ranks);
     free(ring);
@@ -441,6 +442,12 @@ static ra_status execute(const ra_ring_plan *ring, ra_comm *comm, const ra_tenso
 ra_status ra_ring_run(const ra_ring_plan *ring, ra_comm *comm, ra_storage *q, ra_storage *k, ra_storage *v,
                       ra_storage *output, ra_storage *lse, ra_rank_stats *stats)
 {
+    return ra_ring_run_saved(ring, comm, q, k, v, output, lse, NULL, stats);
+}
+
+ra_status ra_ring_run_saved(const ra_ring_plan *ring, ra_comm *comm, ra_storage *q, ra_storage *k, ra_storage *v,
+                            ra_storage *output, ra_storage *lse, ra_checkpoint *checkpoint, ra_rank_stats *stats)
+{
     ra_status status = check_comm(ring, comm);
     if (!status && (!q || !k || !v || !output))
         status = ra_fail(RA_ERROR_ARGUMENT, "a storage is NULL");
@@ -453,7 +460,7 @@ ra_status ra_ring_run(const ra_ring_plan *ring, ra_comm *comm, ra_storage *q, ra
     const ra_tensor *const views[ROLES] = {ra_storage_view(q), ra_storage_view(k), ra_storage_view(v),
                                            ra_storage_view(output), lse ? ra_storage_view(lse) : NULL};
     status = check_tensors(ring, 0, false, views);
-    ra_tensors tensors = {q, k, v, output, lse, false, lse != NULL};
+    ra_tensors tensors = {q, k, v, output, lse, false, lse != NULL, checkpoint};
     return status ? status : execute(ring, comm, &tensors, stats);
 }
 
@@ -472,7 +479,7 @@ ra_status ra_ring_forward(const ra_ring_plan *ring, ra_comm *comm, const ra_tens
     for (int i = 0; i < ROLES && !status; i++)
         if (views[i] && views[i]->seq > 0)
             status = ra_storage_memory(views[i], &storages[i]);
-    ra_tensors tensors = {storages[0], storages[1], storages[2], storages[3], storages[4], parts, lse != NULL};
+    ra_tensors tensors = {storages[0], storages[1], storages[2], storages[3], storages[4], parts, lse != NULL, NULL};
     if (!status)
         status = execute(ring, comm, &tensors, stats);
     for (int i = 0; i < ROLES; i++)

@@ -101,7 +101,7 @@ RA_API const char *ra_last_message(void);
 /* ---- Tensors --------------------------------------------------------------------------------------------------- */
 
 /* Element types. Attention takes RA_F32, RA_F16 and RA_BF16; the others occur in files (ra_array). */
-typedef enum ra_dtype { RA_F32 = 0, RA_F16 = 1, RA_BF16 = 2, RA_I64 = 3, RA_U8 = 4 } ra_dtype;
+typedef enum ra_dtype { RA_F32 = 0, RA_F16 = 1, RA_BF16 = 2, RA_I64 = 3, RA_U8 = 4, RA_BOOL = 5 } ra_dtype;
 
 RA_API const char *ra_dtype_name(ra_dtype dtype);
 RA_API size_t ra_dtype_size(ra_dtype dtype);
@@ -151,7 +151,14 @@ RA_API void ra_tensor_set(const ra_tensor *tensor, int64_t batch, int64_t seq, i
  *     causal                   keys at positions up to the query's own
  *     window:LEFT,RIGHT        keys from position - LEFT to position + RIGHT; one number means both sides
  *     documents:LEN,LEN,...    packed sequences that do not see each other; lengths add up to kv_len
- *     documents:@FILE.npy      the same, from a one-dimensional int64 array
+ *     documents:@FILE.npy      the same, from a one-dimensional int64 array (see ra_array for its path)
+ *     dilated:W/R,W/R,...[:mode=paper|union|grouped|torchscale]
+ *                              segments of W positions of which every R-th takes part, from an offset on that goes by
+ *                              query head; a key in two branches counts twice, unless mode=union
+ *     blocks:SIZE[:local=N][:global=N][:stride=N][:random=N][:seed=S][:density=F][:mask=@FILE.npy]
+ *                              blocks of SIZE positions, of whose pairs some are kept: the diagonal and what the
+ *                              settings add to it
+ * docs/PATTERNS.md has pictures and the details. Everything counts from global position 0, on all ranks.
  */
 typedef struct ra_problem {
     size_t size;
@@ -170,6 +177,15 @@ typedef struct ra_problem {
     {                                                                                                                  \
         sizeof(ra_problem), 1, 0, RA_SAME, 0, RA_SAME, 0, RA_SAME, RA_SCALE_DEFAULT, NULL                              \
     }
+
+/*
+ * The pattern that goes by a name: "longnet", "longnet-causal", "bigbird", "longformer", "sparse90". NULL, and a
+ * message that lists them, for any other.
+ */
+RA_API const char *ra_preset(const char *name);
+
+/* The names, one after the other from 0 on; NULL after the last. */
+RA_API const char *ra_preset_name(int i);
 
 /* ---- Options --------------------------------------------------------------------------------------------------- */
 
@@ -193,17 +209,28 @@ RA_API int ra_kernel_available(ra_kernel_id kernel);
  */
 typedef int (*ra_progress)(void *user, double done, double total);
 
+/*
+ * The order in which tiles, a group of queries against a block of keys, are worked. Row: all groups of a task against a
+ * block, then the next block. The others go through squares of 8 groups and 8 blocks: serpentine back and forth,
+ * hilbert along a Hilbert curve. Data stay where they are, and results agree within rounding.
+ */
+typedef enum ra_tile_order { RA_TILES_ROW = 0, RA_TILES_SERPENTINE = 1, RA_TILES_HILBERT = 2 } ra_tile_order;
+
+/* "row", "serpentine", "hilbert"; NULL for anything else. */
+RA_API const char *ra_tile_order_name(ra_tile_order order);
+
 typedef struct ra_options {
     size_t size;
     int threads; /* 0: as many as this process may use cores */
     ra_kernel_id kernel;
     ra_progress progress; /* NULL: none */
     void *progress_user;
+    ra_tile_order tiles;
 } ra_options;
 
 #define RA_OPTIONS_INIT                                                                                                \
     {                                                                                                                  \
-        sizeof(ra_options), 0, RA_KERNEL_AUTO, NULL, NULL                                                              \
+        sizeof(ra_options), 0, RA_KERNEL_AUTO, NULL, NULL, RA_TILES_ROW                                                \
     }
 
 /* ---- Plan and run ---------------------------------------------------------------------------------------------- */
@@ -230,11 +257,12 @@ typedef struct ra_plan_info {
     double pairs_worked;  /* the same with the masked lanes of edge tiles */
     double flops;         /* 2 * pairs_visible * (head_dim + value_dim) */
     int64_t peak_bytes;   /* what ra_forward will allocate beyond its tensors */
+    double density;       /* the fraction of all blocks that a block-sparse term keeps; 1 without one */
 } ra_plan_info;
 
 #define RA_PLAN_INFO_INIT                                                                                              \
     {                                                                                                                  \
-        sizeof(ra_plan_info), RA_KERNEL_AUTO, RA_VARIANT_TILE, 0, 0, 0, 0, 0, 0, 0, 0, 0                               \
+        sizeof(ra_plan_info), RA_KERNEL_AUTO, RA_VARIANT_TILE, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0                            \
     }
 
 /*
@@ -286,8 +314,21 @@ RA_API ra_status ra_reference_row(const ra_plan *plan, const ra_tensor *q, const
 
 #define RA_ARRAY_MAX_DIMS 8
 
-/* An array in a .npy file: read by range, or written as PATH.partial, which becomes PATH on commit. */
+/*
+ * An array in a file: read by range, or written as FILE.partial, which becomes FILE on commit. Its path is one of
+ *     FILE.safetensors#NAME    the tensor NAME of a .safetensors file
+ *     FILE.safetensors         the only tensor of such a file; one that is made so is called "output"
+ *     anything else            a .npy file; it has no RA_BF16
+ * A file that is made has one tensor, and replaces one that was there with all of its own. The header of a file that is
+ * opened may be anything: what is wrong with it is RA_ERROR_FORMAT, with the values.
+ */
 typedef struct ra_array ra_array;
+
+/*
+ * The length of the part of an array's path that names the file. *name is the rest: it points into `path`, is "" where
+ * there is no name and NULL where the format has none.
+ */
+RA_API size_t ra_array_split_path(const char *path, const char **name);
 
 typedef struct ra_array_info {
     size_t size;
@@ -302,7 +343,10 @@ typedef struct ra_array_info {
         sizeof(ra_array_info), RA_F32, 0, {0}, 0                                                                       \
     }
 
-/* Open for reading; the header is checked against the size of the file. Close with ra_array_close. */
+/*
+ * Open for reading; the header is checked against the size of the file. Close with ra_array_close. A name that is not
+ * in the file, or that is missing where there are several, is RA_ERROR_ARGUMENT, and the message lists the names.
+ */
 RA_API ra_status ra_array_open(const char *path, ra_array **array);
 
 /*
@@ -329,6 +373,21 @@ RA_API ra_status ra_array_commit(ra_array *array);
 /* Close; an array that was created and not committed leaves nothing behind. */
 RA_API void ra_array_close(ra_array *array);
 
+/* ---- Made-up data ---------------------------------------------------------------------------------------------- */
+
+/* Zero mean, unit variance. */
+typedef enum ra_distribution { RA_UNIFORM = 0, RA_NORMAL = 1 } ra_distribution;
+
+/*
+ * Values [first, first + count) of the stream `seed`: each depends on seed and index alone, so that any part can be
+ * made on its own, by any process, with the same bits on every machine.
+ */
+RA_API void ra_generate(ra_distribution distribution, uint64_t seed, int64_t first, int64_t count, float *values);
+
+/* The same as elements of RA_F32, or rounded to RA_F16 or RA_BF16 (nearest even). */
+RA_API ra_status ra_generate_as(ra_distribution distribution, uint64_t seed, int64_t first, int64_t count,
+                                ra_dtype dtype, void *elements);
+
 /* ---- Where tensors live ---------------------------------------------------------------------------------------- */
 
 /* A tensor that is read or written by ranges of rows. For one thread at a time. */
@@ -343,7 +402,53 @@ RA_API ra_status ra_storage_memory(const ra_tensor *tensor, ra_storage **storage
  * each used by a thread of its own.
  */
 RA_API ra_status ra_storage_array(ra_array *array, const ra_tensor *view, ra_storage **storage);
+
+/*
+ * Made up when it is read, and held nowhere: the element that would be the i-th of a file is value i of the stream
+ * (ra_generate_as). `view` as for a file, of any floating-point dtype. Writing is an error.
+ */
+RA_API ra_status ra_storage_generator(ra_distribution distribution, uint64_t seed, const ra_tensor *view,
+                                      ra_storage **storage);
+
+/* One head of one position of a tensor: `dim` elements. */
+typedef struct ra_row {
+    int64_t batch, seq, head;
+} ra_row;
+
+/*
+ * Kept nowhere: what is written goes into a checksum, and the rows `rows` [count] into `elements` [count][dim], of the
+ * view's dtype, when they are written. Both stay the caller's and must outlive the storage; count may be 0. Of the view
+ * only shape and dtype matter. Reading is an error.
+ */
+RA_API ra_status ra_storage_null(const ra_tensor *view, const ra_row *rows, int64_t count, void *elements,
+                                 ra_storage **storage);
+
+/*
+ * Of all rows written so far: the sum modulo 2^64 of a hash of each row's place and bits. The order of writing and the
+ * layout do not show; sums of several storages, each written in part, add up. A row that is written twice counts twice.
+ */
+RA_API ra_status ra_storage_checksum(const ra_storage *storage, uint64_t *checksum);
+
+/*
+ * Rows first .. first + count - 1 of one batch. `into` / `from` is a view [1, count, heads, dim] of the storage's
+ * dtype, with any strides; it shares no memory with the storage. All heads are written; what is read may be some of
+ * them, as many as `into` has, from `head` on.
+ */
+RA_API ra_status ra_storage_read(ra_storage *storage, int64_t batch, int64_t first, int64_t count, int64_t head,
+                                 const ra_tensor *into);
+RA_API ra_status ra_storage_write(ra_storage *storage, int64_t batch, int64_t first, int64_t count,
+                                  const ra_tensor *from);
+
 RA_API void ra_storage_free(ra_storage *storage);
+
+/*
+ * The oracle for tensors that need not fit in memory: the output rows `rows` [count] in double precision, by one pass
+ * over the keys and values that any of them sees. Holds the rows and some hundred KiB, whatever the length. outputs
+ * [count][value_dim] and lses [count] are the caller's; lses may be NULL. Calls the plan's progress with the (row, key)
+ * pairs that it has gone through.
+ */
+RA_API ra_status ra_reference_rows(const ra_plan *plan, ra_storage *q, ra_storage *k, ra_storage *v, const ra_row *rows,
+                                   int64_t count, double *outputs, double *lses);
 
 /* ---- One sequence over many ranks ------------------------------------------------------------------------------ */
 
@@ -514,13 +619,48 @@ RA_API ra_status ra_ring_forward(const ra_ring_plan *plan, ra_comm *comm, const 
 RA_API ra_status ra_ring_run(const ra_ring_plan *plan, ra_comm *comm, ra_storage *q, ra_storage *k, ra_storage *v,
                              ra_storage *output, ra_storage *lse, ra_rank_stats *stats);
 
-/* ---- Made-up data ---------------------------------------------------------------------------------------------- */
+/*
+ * A run of virtual ranks (sim) that can go on after its process was killed, and gives the same bits as if it had not
+ * been. PATH has where it stands, and is replaced as a whole; PATH.rows has the results of finished ranks.
+ */
+typedef struct ra_checkpoint ra_checkpoint;
 
-/* Zero mean, unit variance. */
-typedef enum ra_distribution { RA_UNIFORM = 0, RA_NORMAL = 1 } ra_distribution;
+typedef struct ra_checkpoint_options {
+    size_t size;
+    const char *path;
+    double every; /* seconds between two saves; 0: as often as can be */
+    /* What else must be the same for a run to go on, such as the inputs' sizes and times: "name: value" each. Copied.
+     */
+    const char *const *inputs;
+    int input_count;
+    /* Asked where the run can go on later, about once a second. Non-zero: save, and return RA_ERROR_CANCELLED. */
+    int (*stop)(void *user);
+    void *stop_user;
+} ra_checkpoint_options;
 
-/* Values [first, first + count) of the stream `seed`: each depends on seed and index alone. */
-RA_API void ra_generate(ra_distribution distribution, uint64_t seed, int64_t first, int64_t count, float *values);
+#define RA_CHECKPOINT_OPTIONS_INIT                                                                                     \
+    {                                                                                                                  \
+        sizeof(ra_checkpoint_options), NULL, 60, NULL, 0, NULL, NULL                                                   \
+    }
+
+/*
+ * For one run of a plan. If there is a checkpoint at the path, the run will go on from there; one of another run, or a
+ * damaged one, is refused with the difference. Nothing is written yet. On success it is the caller's, to be freed.
+ */
+RA_API ra_status ra_checkpoint_open(const ra_checkpoint_options *options, const ra_ring_plan *plan,
+                                    ra_checkpoint **checkpoint);
+RA_API void ra_checkpoint_free(ra_checkpoint *checkpoint);
+
+/* 1: there is one, and the run goes on from it. */
+RA_API int ra_checkpoint_found(const ra_checkpoint *checkpoint);
+
+/* Remove its files: after the results of the run are safe. */
+RA_API void ra_checkpoint_remove(ra_checkpoint *checkpoint);
+
+/* ra_ring_run, saved from time to time. */
+RA_API ra_status ra_ring_run_saved(const ra_ring_plan *plan, ra_comm *comm, ra_storage *q, ra_storage *k, ra_storage *v,
+                                   ra_storage *output, ra_storage *lse, ra_checkpoint *checkpoint,
+                                   ra_rank_stats *stats);
 
 /* ---- The machine ----------------------------------------------------------------------------------------------- */
 

@@ -7,11 +7,13 @@
 enum {
     RA_KEY_BLOCK = 64, /* positions; absolute blocks of this size are worked one after the other */
     RA_KEY_UNIT = 4,   /* keys worked at once; the ends of a tile's key range are multiples of it */
-    RA_PANEL = 4       /* value columns packed side by side */
+    RA_PANEL = 4,      /* value columns packed side by side */
+    RA_LANES_MOST = 64 /* queries in a group, of any table */
 };
 
 typedef struct ra_blocking {
     int lanes;          /* queries in a group */
+    int narrow;         /* a group of so many or less costs less */
     int tile_groups;    /* groups that share a pass over a block of keys, at most */
     int64_t tile_bytes; /* what the queries and states of those groups should not exceed (second-level cache) */
     int decode_queries; /* query lengths up to this one take the decoding variant */

@@ -11,6 +11,7 @@ const char *ra_dtype_name(ra_dtype dtype)
     case RA_BF16: return "bfloat16";
     case RA_I64: return "int64";
     case RA_U8: return "uint8";
+    case RA_BOOL: return "bool";
     }
     return "unknown";
 }
@@ -23,6 +24,7 @@ size_t ra_dtype_size(ra_dtype dtype)
     case RA_BF16: return 2;
     case RA_I64: return 8;
     case RA_U8: return 1;
+    case RA_BOOL: return 1;
     }
     return 0;
 }
@@ -57,6 +59,7 @@ double ra_tensor_get(const ra_tensor *t, int64_t batch, int64_t seq, int64_t hea
     case RA_F16: return ra_f16_to_f32(((const uint16_t *)t->data)[at]);
     case RA_BF16: return ra_bf16_to_f32(((const uint16_t *)t->data)[at]);
     case RA_I64: return (double)((const int64_t *)t->data)[at];
+    case RA_BOOL:
     case RA_U8: return ((const uint8_t *)t->data)[at];
     }
     return 0;
@@ -70,6 +73,7 @@ void ra_tensor_set(const ra_tensor *t, int64_t batch, int64_t seq, int64_t head,
     case RA_F16: ((uint16_t *)t->data)[at] = ra_f32_to_f16((float)value); break;
     case RA_BF16: ((uint16_t *)t->data)[at] = ra_f32_to_bf16((float)value); break;
     case RA_I64: ((int64_t *)t->data)[at] = (int64_t)value; break;
+    case RA_BOOL:
     case RA_U8: ((uint8_t *)t->data)[at] = (uint8_t)value; break;
     }
 }
@@ -105,5 +109,24 @@ ra_status ra_tensor_check(const ra_tensor *t, const char *name, int64_t batch, i
                        "%s: strides [%lld, %lld, %lld, %lld] reach past the address space with this shape", name,
                        (long long)t->batch_stride, (long long)t->seq_stride, (long long)t->head_stride,
                        (long long)t->dim_stride);
+    return RA_OK;
+}
+
+ra_status ra_rows_check(const ra_row *rows, const char *name, int64_t count, const void *elements, int64_t batch,
+                        int64_t seq, int64_t heads)
+{
+    if (count < 0)
+        return ra_fail(RA_ERROR_ARGUMENT, "%s: %lld rows: must be 0 or more", name, (long long)count);
+    if (count > 0 && (!rows || !elements))
+        return ra_fail(RA_ERROR_ARGUMENT, "%s: %s %lld rows is NULL", name, rows ? "room for" : "the list of",
+                       (long long)count);
+    for (int64_t i = 0; i < count; i++) {
+        const ra_row *r = &rows[i];
+        if (r->batch < 0 || r->batch >= batch || r->seq < 0 || r->seq >= seq || r->head < 0 || r->head >= heads)
+            return ra_fail(RA_ERROR_ARGUMENT,
+                           "%s: row %lld is batch %lld, seq %lld, head %lld: must be below %lld, %lld and %lld", name,
+                           (long long)i, (long long)r->batch, (long long)r->seq, (long long)r->head, (long long)batch,
+                           (long long)seq, (long long)heads);
+    }
     return RA_OK;
 }

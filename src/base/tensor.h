@@ -14,4 +14,11 @@ const void *ra_tensor_at(const ra_tensor *tensor, int64_t batch, int64_t seq, in
 ra_status ra_tensor_check(const ra_tensor *tensor, const char *name, int64_t batch, int64_t seq, int64_t heads,
                           int64_t dim);
 
+/*
+ * RA_OK when `rows` [count] (called `name` in messages) lie within a tensor of this shape, and both they and
+ * `elements`, where what is in them goes, are there.
+ */
+ra_status ra_rows_check(const ra_row *rows, const char *name, int64_t count, const void *elements, int64_t batch,
+                        int64_t seq, int64_t heads);
+
 #endif

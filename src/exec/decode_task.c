@@ -53,7 +53,7 @@ static void start_rows(const ra_run *run, const decode_task *t)
     const ra_plan *p = run->plan;
     int64_t queries = run->work->queries.rows;
     for (int64_t row = 0; row < t->heads * t->head_rows; row++) {
-        ra_group query_row = ra_group_at(&run->work->queries, 1, row % queries);
+        ra_group query_row = ra_group_at(&run->work->queries, &run->work->grouping, row % queries);
         int64_t head = t->first_head * p->group_heads + row / queries;
         ra_rows from = ra_rows_at(run->q, t->batch, ra_query_row(run, &query_row), head);
         float *query = t->query + row * p->head_dim;
@@ -132,13 +132,15 @@ static bool work_keys(ra_worker *w, decode_task *t, int64_t head, int64_t heads)
 {
     const ra_run *run = w->run;
     const ra_workload *work = run->work;
-    ra_tiles tiles = {
-        1, 0, (ra_interval *)(w->scratch + work->scratch.rows), (ra_group_bounds *)(w->scratch + work->scratch.groups),
-        0, 0};
+    ra_tiles_memory memory = {(ra_interval *)(w->scratch + work->scratch.rows),
+                              (ra_group_bounds *)(w->scratch + work->scratch.groups), NULL, work->groups};
+    ra_tiles tiles;
+    ra_tiles_begin(&tiles, &run->plan->pattern, 0, 0, 1, &memory);
     for (int64_t q = 0; q < work->groups; q++)
-        ra_tiles_add(&tiles, &run->plan->pattern, ra_group_at(&work->queries, 1, q).query + run->plan->offset, 1);
+        ra_tiles_add(&tiles, ra_group_at(&work->queries, &work->grouping, q).query + run->plan->offset, 1);
     for (int64_t set = 0; set < run->key_sets; set++) {
-        ra_key_walk walk = ra_key_walk_begin(&run->keys[set], &tiles, ra_span_keys(run, t->span));
+        ra_key_walk walk;
+        ra_key_walk_begin(&walk, &run->keys[set], 0, &tiles, ra_span_keys(run, t->span));
         ra_key_block block;
         while (ra_key_walk_next(&walk, &block)) {
             double visible = see_block(w, t, &tiles, &block.block, heads);
@@ -163,7 +165,7 @@ void ra_decode_task(ra_worker *w, int64_t task)
         if (!work_keys(w, &t, head, step))
             return;
     for (int64_t row = 0; !run->states && row < t.heads * t.head_rows; row++) {
-        ra_group group = ra_group_at(&run->work->queries, 1, row % run->work->groups);
+        ra_group group = ra_group_at(&run->work->queries, &run->work->grouping, row % run->work->groups);
         ra_finish(run, t.batch, t.first_head * p->group_heads + row / run->work->groups, &group,
                   t.state + row * p->unit_floats);
     }

@@ -2,7 +2,7 @@
  * HOW a run happens: tasks taken by threads, each over some query rows and the keys that are here.
  *
  *     executor.c     threads, merging, finishing; a whole problem in one piece
- *     keys.c         where the keys and values of a position are
+ *     keys.c         where the keys and values of a block are
  *     tile_task.c    a tile of queries: groups in the vector lanes
  *     decode_task.c  few queries: one row at a time against streamed keys
  *     reference.c    the oracle, which shares none of this
@@ -23,7 +23,9 @@ typedef struct ra_counts {
  *     words NULL, owners NULL   k and v hold the whole sequence
  *     owners                    k[rank] and v[rank] hold that rank's share of it
  *     words                     k and v hold, one after the other, the positions whose bits are set: one word for each
- *                               block of `share`, and in `before` the rows that come before the block's first
+ *                               block of `share`, and in `before` the rows that come before the block's first. Where
+ *                               key/value heads differ in what is here, head h has words, rows before them and tensors
+ *                               of its own: words + h * head_words, k[h]
  */
 typedef struct ra_keys {
     ra_share share;
@@ -31,6 +33,7 @@ typedef struct ra_keys {
     const ra_partition *owners;
     const uint64_t *words;
     const int64_t *before;
+    int64_t head_words; /* 0: heads do not differ */
 } ra_keys;
 
 /* Called by the calling thread between key blocks, with the visible pairs done so far; non-zero: stop. */
@@ -105,26 +108,37 @@ static inline int64_t ra_query_row(const ra_run *run, const ra_group *group)
     return run->whole ? group->query : group->row;
 }
 
-/* A walk over the blocks of the keys that are here and that the tiles' groups need, in the order of positions. */
+/* A walk over the blocks of the keys that are here and that the tiles' groups need, in order. */
 typedef struct ra_key_walk {
     const ra_keys *keys;
+    const ra_tensor *k, *v; /* of the head, */
+    int64_t head;           /* which is this one of theirs */
+    const uint64_t *words;
+    const int64_t *before;
     ra_tiles *tiles;
-    ra_interval within;
+    ra_interval within; /* positions */
     int64_t next_range;
     ra_range range;
     ra_block block; /* that is being looked at */
-    int64_t word;   /* with marks: which word is the block's */
-    uint64_t left;  /* its positions that are still to come */
+    uint64_t left;  /* its members that are still to come */
+    int64_t index[RA_KEY_BLOCK];
 } ra_key_walk;
 
-/* A block with its rows: row `row` of k and v is position block.first + block.skip. */
+/*
+ * A block with its rows: member block.first + block.skip is row `row` of k and v, and the others follow `step` rows
+ * apart; or, with an index, rows are where that says, from that member on, and below 0 not here and seen by no query.
+ */
 typedef struct ra_key_block {
     ra_block block;
     const ra_tensor *k, *v;
-    int64_t row;
+    int64_t head;
+    int64_t row, step;
+    int64_t next;         /* the row at which the next block most likely begins; below 0: nobody knows */
+    const int64_t *index; /* NULL, or valid until the next block */
 } ra_key_block;
 
-ra_key_walk ra_key_walk_begin(const ra_keys *keys, ra_tiles *tiles, ra_interval within);
+/* Of a key/value head; `within` are positions. */
+void ra_key_walk_begin(ra_key_walk *walk, const ra_keys *keys, int64_t head, ra_tiles *tiles, ra_interval within);
 bool ra_key_walk_next(ra_key_walk *walk, ra_key_block *block);
 
 /* Set the states of `lanes` rows, interleaved as in ra_tile_call, to "nothing seen". */

@@ -21,7 +21,7 @@ struct ra_shared {
 
 ra_rows ra_rows_at(const ra_tensor *t, int64_t batch, int64_t seq, int64_t head)
 {
-    return (ra_rows){ra_tensor_at(t, batch, seq, head, 0), t->dtype, t->seq_stride, t->dim_stride};
+    return (ra_rows){ra_tensor_at(t, batch, seq, head, 0), t->dtype, t->seq_stride, t->dim_stride, NULL};
 }
 
 void ra_state_clear(float *state, int lanes, int64_t floats)
@@ -36,7 +36,7 @@ void ra_finish(const ra_run *run, int64_t batch, int64_t head, const ra_group *g
 {
     const ra_plan *p = run->plan;
     const double ln2 = 0.69314718055994530942;
-    int lanes = run->work->lanes;
+    int lanes = run->work->grouping.lanes;
     int64_t first = run->whole_output ? group->query : group->row - run->output_first;
     if (p->variant == RA_VARIANT_DECODE)
         for (int64_t d = 0; d < p->value_dim; d++)
@@ -46,8 +46,7 @@ void ra_finish(const ra_run *run, int64_t batch, int64_t head, const ra_group *g
         run->kernel->finish_group(state, group->rows, p->value_dim, &output);
     }
     for (int i = 0; i < group->rows; i++) {
-        ra_interval seen = ra_pattern_interval(&p->pattern, group->query + i + p->offset);
-        bool empty = seen.lo >= seen.hi;
+        bool empty = ra_pattern_blind(&p->pattern, head, group->query + i + p->offset);
         for (int64_t d = 0; empty && d < p->value_dim; d++)
             ra_tensor_set(run->output, batch, first + i, head, d, 0.0);
         if (!run->lse)
@@ -94,7 +93,7 @@ static void merge_unit(const ra_run *run, int64_t unit)
     for (int64_t span = 1; span < run->spans; span++)
         (p->variant == RA_VARIANT_DECODE ? run->kernel->merge_row : run->kernel->merge_group)(
             state, ra_unit_state(run, span, unit), p->value_dim);
-    ra_group group = ra_group_at(&work->queries, work->lanes, unit % work->groups);
+    ra_group group = ra_group_at(&work->queries, &work->grouping, unit % work->groups);
     int64_t head = unit / work->groups % p->heads, batch = unit / work->groups / p->heads;
     ra_finish(run, batch, head, &group, state);
 }
@@ -182,7 +181,7 @@ bool ra_run_tasks(ra_run *run, char *scratch, ra_counts *counts)
 void ra_run_merge(const ra_run *run, float *into, float *from)
 {
     const ra_plan *p = run->plan;
-    int lanes = run->work->lanes;
+    int lanes = run->work->grouping.lanes;
     fenv_t environment;
     enter(&environment);
     for (int64_t unit = 0; unit < run->work->units; unit++) {
@@ -208,7 +207,7 @@ void ra_run_finish(const ra_run *run, int64_t first, int64_t count)
 #pragma omp for schedule(static)
         for (int64_t i = 0; i < rows_of_heads * count; i++) {
             int64_t row = i / count, number = first + i % count;
-            ra_group group = ra_group_at(&w->queries, w->lanes, number);
+            ra_group group = ra_group_at(&w->queries, &w->grouping, number);
             ra_finish(run, row / p->heads, row % p->heads, &group, ra_unit_state(run, 0, row * w->groups + number));
         }
         leave(&environment);

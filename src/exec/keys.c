@@ -2,12 +2,26 @@
 
 #include "base/checked.h"
 
-ra_key_walk ra_key_walk_begin(const ra_keys *keys, ra_tiles *tiles, ra_interval within)
+void ra_key_walk_begin(ra_key_walk *w, const ra_keys *keys, int64_t head, ra_tiles *tiles, ra_interval within)
 {
-    ra_key_walk walk = {.keys = keys, .tiles = tiles, .within = ra_tiles_reach(tiles, within.lo, within.hi)};
-    walk.next_range = ra_share_find(&keys->share, walk.within.lo);
+    const ra_lattice *lattice = &tiles->lattice;
+    ra_interval members = ra_branch_members(lattice, within.lo, within.hi);
+    bool by_head = keys->words && keys->head_words;
+    members = ra_tiles_reach(tiles, members.lo, members.hi);
+    w->keys = keys;
+    w->tiles = tiles;
+    w->k = keys->k + (by_head ? head : 0);
+    w->v = keys->v + (by_head ? head : 0);
+    w->head = by_head ? 0 : head;
+    w->words = by_head ? keys->words + head * keys->head_words : keys->words;
+    w->before = by_head ? keys->before + head * keys->head_words : keys->before;
+    w->within = (ra_interval){0, 0};
+    if (members.lo < members.hi)
+        w->within =
+            (ra_interval){ra_lattice_position(lattice, members.lo), ra_lattice_position(lattice, members.hi - 1) + 1};
+    w->next_range = ra_share_find(&keys->share, w->within.lo);
+    w->left = 0;
     ra_tiles_seek(tiles, 0, 0);
-    return walk;
 }
 
 /* The next range of the share that can hold a needed key; false when there is none. */
@@ -18,14 +32,23 @@ static bool next_range(ra_key_walk *w)
     w->range = ra_share_range(&w->keys->share, w->next_range++);
     if (w->range.first >= w->within.hi)
         return false;
-    ra_tiles_seek(w->tiles, ra_max(w->range.first, w->within.lo), ra_min(w->range.end, w->within.hi));
+    ra_interval members =
+        ra_branch_members(&w->tiles->lattice, ra_max(w->range.first, w->within.lo), ra_min(w->range.end, w->within.hi));
+    ra_tiles_seek(w->tiles, members.lo, members.hi);
     return true;
 }
 
-/* Bits from <= i < to of a word, for to > 0. */
-static uint64_t bits(int from, int to)
+/* Where a position's marks are, among those of the share. */
+static int64_t word_of(const ra_key_walk *w, int64_t position)
 {
-    return UINT64_MAX >> (RA_KEY_BLOCK - to) & UINT64_MAX << from;
+    return w->range.block + position / RA_KEY_BLOCK - w->range.first / RA_KEY_BLOCK;
+}
+
+/* The row that a position is in what is packed; it is marked. */
+static int64_t packed_row(const ra_key_walk *w, int64_t position)
+{
+    int64_t word = word_of(w, position);
+    return w->before[word] + __builtin_popcountll(w->words[word] & ((UINT64_C(1) << (position % RA_KEY_BLOCK)) - 1));
 }
 
 /*
@@ -40,7 +63,7 @@ static void next_run(ra_key_walk *w, ra_key_block *b)
     int skip = __builtin_ctzll(w->left);
     uint64_t gap = ~w->left & UINT64_MAX << skip;
     int rows = gap ? __builtin_ctzll(gap) : RA_KEY_BLOCK;
-    *b = (ra_key_block){.k = keys->k, .v = keys->v, .row = first + skip};
+    *b = (ra_key_block){.k = w->k, .v = w->v, .head = w->head, .row = first + skip, .step = 1};
     if (keys->owners) {
         ra_owned owned = ra_partition_owner(keys->owners, first + skip);
         b->k += owned.rank;
@@ -49,23 +72,76 @@ static void next_run(ra_key_walk *w, ra_key_block *b)
         rows = (int)ra_min(rows, owned.end - first);
     }
     if (keys->words)
-        b->row = keys->before[w->word] + __builtin_popcountll(keys->words[w->word] & ((UINT64_C(1) << skip) - 1));
+        b->row = packed_row(w, first + skip);
     b->block = (ra_block){first, skip, rows};
-    w->left &= ~bits(skip, rows);
+    b->next = b->row + rows - skip;
+    w->left &= ~ra_bits(skip, rows);
+}
+
+/* Where a position's row is: -1: not here. `shift` leads from positions to rows where nothing is packed. */
+static int64_t row_of(const ra_key_walk *w, int64_t position, int64_t shift)
+{
+    if (!w->keys->words)
+        return position + shift;
+    return w->words[word_of(w, position)] >> (position % RA_KEY_BLOCK) & 1 ? packed_row(w, position) : -1;
+}
+
+/* Where the next block begins: kept blocks are anywhere, members of a lattice go on. */
+static int64_t next_row(const ra_key_walk *w, const ra_key_block *b, int64_t shift)
+{
+    if (!w->tiles->sifted)
+        return b->index ? -1 : b->row + (b->block.rows - b->block.skip) * b->step;
+    int64_t member = ra_tiles_peek(w->tiles);
+    return member < w->tiles->end ? row_of(w, ra_lattice_position(&w->tiles->lattice, member), shift) : -1;
+}
+
+/*
+ * The same where members are gathered: all that is left of the block, but of one owner. Members that are not here are
+ * among them, so that what a query sees of a block is one tile for it whatever else is here.
+ */
+static void next_gathered(ra_key_walk *w, ra_key_block *b)
+{
+    const ra_keys *keys = w->keys;
+    const ra_lattice *lattice = &w->tiles->lattice;
+    int64_t first = w->block.first;
+    int skip = __builtin_ctzll(w->left), rows = RA_KEY_BLOCK - __builtin_clzll(w->left);
+    *b = (ra_key_block){.k = w->k, .v = w->v, .head = w->head};
+    int64_t shift = 0; /* from positions to rows */
+    if (keys->owners) {
+        ra_owned owned = ra_partition_owner(keys->owners, ra_lattice_position(lattice, first + skip));
+        b->k += owned.rank;
+        b->v += owned.rank;
+        shift = owned.row - owned.first;
+        rows = (int)ra_min(rows, ra_branch_members(lattice, 0, owned.end).hi - first);
+    }
+    bool even = true;
+    for (int k = skip; k < rows; k++) {
+        int64_t *index = &w->index[k - skip];
+        *index = row_of(w, ra_lattice_position(lattice, first + k), shift);
+        even &= *index >= 0 && (k < skip + 2 || index[0] - index[-1] == w->index[1] - w->index[0]);
+    }
+    b->index = even ? NULL : w->index;
+    b->row = w->index[0];
+    b->step = even && rows > skip + 1 ? w->index[1] - w->index[0] : 1;
+    b->block = (ra_block){first, skip, rows};
+    b->next = next_row(w, b, shift);
+    w->left &= ~ra_bits(skip, rows);
 }
 
 bool ra_key_walk_next(ra_key_walk *w, ra_key_block *b)
 {
+    bool gathered = w->tiles->sifted || !ra_lattice_plain(&w->tiles->lattice);
     while (!w->left) {
         while (!ra_tiles_next(w->tiles, &w->block))
             if (!next_range(w))
                 return false;
-        w->left = bits(w->block.skip, w->block.rows);
-        if (!w->keys->words)
-            continue;
-        w->word = w->range.block + w->block.first / RA_KEY_BLOCK - w->range.first / RA_KEY_BLOCK;
-        w->left &= w->keys->words[w->word];
+        w->left = ra_bits(w->block.skip, w->block.rows);
+        if (w->keys->words && !gathered)
+            w->left &= w->words[word_of(w, w->block.first)];
     }
-    next_run(w, b);
+    if (gathered)
+        next_gathered(w, b);
+    else
+        next_run(w, b);
     return true;
 }

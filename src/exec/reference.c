@@ -9,20 +9,23 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* scores[j] = scale q . k[j] for the keys that are seen; returns how many are, counted with their multiplicity. */
+/*
+ * scores[j] = scale q . k[j] for the keys that are seen, times[j] how often they are; returns how many are, counted
+ * with their multiplicity.
+ */
 static int64_t score_keys(const ra_plan *p, const ra_tensor *q, const ra_tensor *k, int64_t batch, int64_t head,
-                          int64_t query, double *scores)
+                          int64_t query, double *scores, int *times)
 {
     int64_t seen = 0, kv_head = head / p->group_heads;
     for (int64_t j = 0; j < p->kv_len; j++) {
-        int times = ra_pattern_sees(&p->pattern, query + p->offset, j);
-        if (!times)
+        times[j] = ra_pattern_sees(&p->pattern, head, query + p->offset, j);
+        if (!times[j])
             continue;
         double dot = 0;
         for (int64_t d = 0; d < p->head_dim; d++)
             dot += ra_tensor_get(q, batch, query, head, d) * ra_tensor_get(k, batch, j, kv_head, d);
         scores[j] = p->scale * dot;
-        seen += times;
+        seen += times[j];
     }
     return seen;
 }
@@ -36,22 +39,21 @@ static bool hopeless(double max, double sum)
 ra_status ra_reference_compute(const ra_plan *p, const ra_tensor *q, const ra_tensor *k, const ra_tensor *v,
                                int64_t batch, int64_t head, int64_t query, double *output, double *lse)
 {
-    double *scores = malloc((size_t)p->kv_len * sizeof *scores);
+    double *scores = malloc((size_t)p->kv_len * (sizeof *scores + sizeof(int)));
     if (!scores)
         return ra_fail(RA_ERROR_MEMORY, "out of memory: %lld scores of the reference", (long long)p->kv_len);
-    int64_t position = query + p->offset, kv_head = head / p->group_heads;
-    int64_t seen = score_keys(p, q, k, batch, head, query, scores);
+    int *times = (int *)(scores + p->kv_len);
+    int64_t kv_head = head / p->group_heads, seen = score_keys(p, q, k, batch, head, query, scores, times);
     double max = -INFINITY, sum = 0;
     for (int64_t j = 0; j < p->kv_len; j++)
-        if (ra_pattern_sees(&p->pattern, position, j) && scores[j] > max)
+        if (times[j] && scores[j] > max)
             max = scores[j];
     for (int64_t d = 0; d < p->value_dim; d++)
         output[d] = 0;
     for (int64_t j = 0; j < p->kv_len; j++) {
-        int times = ra_pattern_sees(&p->pattern, position, j);
-        if (!times)
+        if (!times[j])
             continue;
-        double weight = times * exp(scores[j] - max);
+        double weight = times[j] * exp(scores[j] - max);
         sum += weight;
         for (int64_t d = 0; d < p->value_dim; d++)
             output[d] += weight * ra_tensor_get(v, batch, j, kv_head, d);

@@ -1,6 +1,6 @@
-/* ra_array: one .npy file, read or written by range of elements. */
+/* ra_array: an array in a file of any format, read or written by range of elements. */
 #include "io/array.h"
-#include "io/npy_header.h"
+#include "io/array_format.h"
 #include "io/partial.h"
 
 #include "base/checked.h"
@@ -15,17 +15,20 @@
 #include <unistd.h>
 
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
-#error "elements are read and written as they lie in memory, which .npy files here hold little-endian"
+#error "elements are read and written as they lie in memory, which files here hold little-endian"
 #endif
 
 struct ra_array {
-    ra_npy_header header;
-    int fd;          /* -1: not open */
-    bool maker;      /* by ra_array_create: holds the lock on the temporary file */
-    bool joined;     /* by ra_array_join: writes to a temporary file that another process holds */
-    bool committed;  /* the temporary file has become `path` */
-    char *temporary; /* the name while it is being written */
-    char path[];     /* and behind it the temporary name */
+    ra_array_header header;
+    const ra_array_format *format;
+    const char *name; /* of the array within its file; "": the only one */
+    int fd;           /* -1: not open */
+    bool maker;       /* by ra_array_create: holds the lock on the temporary file */
+    bool joined;      /* by ra_array_join: writes to a temporary file that another process holds */
+    bool committed;   /* the temporary file has become `path` */
+    char *path;       /* of the file */
+    char *temporary;  /* the name while it is being written */
+    char given[];     /* as it was given; behind it the other two */
 };
 
 static ra_status fail_errno(const char *path, const char *doing)
@@ -39,17 +42,33 @@ static ra_status array_new(const char *path, ra_array **array)
 {
     if (!path || !*path)
         return ra_fail(RA_ERROR_ARGUMENT, "the path of an array is %s", path ? "empty" : "NULL");
-    size_t bytes = strlen(path) + 1;
-    ra_array *a = calloc(1, sizeof *a + 2 * bytes + strlen(RA_PARTIAL_SUFFIX));
+    const char *name;
+    size_t bytes = strlen(path) + 1, length = ra_array_split_path(path, &name);
+    if (name && !*name && path[length])
+        return ra_fail(RA_ERROR_ARGUMENT, "%s: no name after '#'", path);
+    ra_array *a = calloc(1, sizeof *a + bytes + 2 * (length + 1) + strlen(RA_PARTIAL_SUFFIX));
     if (!a)
-        return ra_fail(RA_ERROR_MEMORY, "%s: out of memory: %zu bytes for its path", path, 2 * bytes);
-    memcpy(a->path, path, bytes);
-    a->temporary = a->path + bytes;
-    memcpy(a->temporary, path, bytes);
-    memcpy(a->temporary + bytes - 1, RA_PARTIAL_SUFFIX, sizeof RA_PARTIAL_SUFFIX);
+        return ra_fail(RA_ERROR_MEMORY, "%s: out of memory: %zu bytes for its path", path, bytes + 2 * length);
+    memcpy(a->given, path, bytes);
+    a->path = a->given + bytes;
+    memcpy(a->path, path, length);
+    a->temporary = a->path + length + 1;
+    memcpy(a->temporary, path, length);
+    memcpy(a->temporary + length, RA_PARTIAL_SUFFIX, sizeof RA_PARTIAL_SUFFIX);
+    a->format = ra_array_format_of(path);
+    a->name = name ? a->given + (name - path) : "";
     a->fd = -1;
     *array = a;
     return RA_OK;
+}
+
+/* The same for an array that is written. */
+static ra_status array_new_made(const char *path, ra_array **array)
+{
+    ra_status status = array_new(path, array);
+    if (!status && !*(*array)->name && (*array)->format->default_name)
+        (*array)->name = (*array)->format->default_name;
+    return status;
 }
 
 void ra_array_close(ra_array *a)
@@ -113,17 +132,30 @@ static ra_status write_bytes(ra_array *a, int64_t at, int64_t count, const char 
 
 /* ---- Opening ----------------------------------------------------------------------------------------------------- */
 
-/* Reads the header of the open file, which is called `name`; the file must be as long as it says, or longer. */
-static ra_status read_header(ra_array *a, const char *name, int64_t file_bytes)
+/* The bytes that the header takes, of which `size` are here already; *all is the caller's to free. */
+static ra_status read_long_header(ra_array *a, const char *file, const char *first, int64_t size, int64_t wanted,
+                                  char **all)
 {
-    char bytes[RA_NPY_READ_BYTES];
-    int64_t size = ra_min(file_bytes, RA_NPY_READ_BYTES);
-    ra_status status = read_bytes(a, 0, size, bytes);
+    *all = malloc((size_t)wanted);
+    if (!*all)
+        return ra_fail(RA_ERROR_MEMORY, "%s: out of memory: %lld bytes for its header", file, (long long)wanted);
+    memcpy(*all, first, (size_t)size);
+    return read_bytes(a, size, wanted - size, *all + size);
+}
+
+/* Reads the header of the open file, which is called `file`; the file must be as long as it says. */
+static ra_status read_header(ra_array *a, const char *file, int64_t file_bytes)
+{
+    char first[RA_HEADER_FIRST_BYTES], *all = NULL;
+    int64_t size = ra_min(file_bytes, RA_HEADER_FIRST_BYTES), wanted = 0;
+    ra_status status = read_bytes(a, 0, size, first);
     if (!status)
-        status = ra_npy_parse(name, bytes, (size_t)size, &a->header);
-    if (!status && a->header.file_bytes > file_bytes)
-        return ra_fail(RA_ERROR_FORMAT, "%s: truncated: its header promises %lld bytes, the file has %lld", name,
-                       (long long)a->header.file_bytes, (long long)file_bytes);
+        status = a->format->extent(file, first, (size_t)size, file_bytes, &wanted);
+    if (!status && wanted > size)
+        status = read_long_header(a, file, first, size, wanted, &all);
+    if (!status)
+        status = a->format->parse(file, a->name, all ? all : first, (size_t)wanted, file_bytes, &a->header);
+    free(all);
     return status;
 }
 
@@ -152,8 +184,8 @@ ra_status ra_array_open(const char *path, ra_array **array)
 static ra_status create_and_size(ra_array *a, ra_dtype dtype, int dims, const int64_t *shape)
 {
     struct stat file;
-    char bytes[RA_NPY_WRITE_BYTES];
-    ra_status status = ra_npy_format(a->path, dtype, dims, shape, bytes, &a->header);
+    char bytes[RA_HEADER_WRITE_BYTES];
+    ra_status status = a->format->format(a->path, a->name, dtype, dims, shape, bytes, &a->header);
     if (status)
         return status;
     /* The commit would fail on a directory, and would replace a device or a pipe. */
@@ -172,7 +204,7 @@ ra_status ra_array_create(const char *path, ra_dtype dtype, int dims, const int6
 {
     ra_array *a = NULL;
     *array = NULL;
-    ra_status status = array_new(path, &a);
+    ra_status status = array_new_made(path, &a);
     if (status)
         return status;
     a->maker = true;
@@ -181,11 +213,11 @@ ra_status ra_array_create(const char *path, ra_dtype dtype, int dims, const int6
 
 /* ---- Joining ----------------------------------------------------------------------------------------------------- */
 
-static ra_status fail_other_array(const ra_array *a, int64_t file_bytes, const ra_npy_header *expected)
+static ra_status fail_other_array(const ra_array *a, int64_t file_bytes, const ra_array_header *expected)
 {
-    char theirs[RA_NPY_WRITE_BYTES], ours[RA_NPY_WRITE_BYTES];
-    ra_npy_shape_text(&a->header, theirs, sizeof theirs);
-    ra_npy_shape_text(expected, ours, sizeof ours);
+    char theirs[RA_SHAPE_TEXT_BYTES], ours[RA_SHAPE_TEXT_BYTES];
+    ra_shape_text(&a->header, theirs, sizeof theirs);
+    ra_shape_text(expected, ours, sizeof ours);
     return ra_fail(RA_ERROR_ARGUMENT, "%s: cannot join: %s is %s of shape %s in %lld bytes, not %s of shape %s in %lld",
                    a->path, a->temporary, ra_dtype_name(a->header.dtype), theirs, (long long)file_bytes,
                    ra_dtype_name(expected->dtype), ours, (long long)expected->file_bytes);
@@ -194,9 +226,9 @@ static ra_status fail_other_array(const ra_array *a, int64_t file_bytes, const r
 static ra_status join_and_check(ra_array *a, ra_dtype dtype, int dims, const int64_t *shape)
 {
     struct stat file;
-    char bytes[RA_NPY_WRITE_BYTES];
-    ra_npy_header expected;
-    ra_status status = ra_npy_format(a->path, dtype, dims, shape, bytes, &expected);
+    char bytes[RA_HEADER_WRITE_BYTES];
+    ra_array_header expected;
+    ra_status status = a->format->format(a->path, a->name, dtype, dims, shape, bytes, &expected);
     if (!status)
         status = ra_partial_join(a->path, a->temporary, &a->fd);
     if (status)
@@ -206,7 +238,7 @@ static ra_status join_and_check(ra_array *a, ra_dtype dtype, int dims, const int
     status = read_header(a, a->temporary, (int64_t)file.st_size);
     if (status)
         return status;
-    const ra_npy_header *h = &a->header;
+    const ra_array_header *h = &a->header;
     if (h->dtype != dtype || h->dims != dims || memcmp(h->shape, expected.shape, sizeof h->shape) != 0 ||
         h->data_at != expected.data_at || file.st_size != expected.file_bytes)
         return fail_other_array(a, (int64_t)file.st_size, &expected);
@@ -217,7 +249,7 @@ ra_status ra_array_join(const char *path, ra_dtype dtype, int dims, const int64_
 {
     ra_array *a = NULL;
     *array = NULL;
-    ra_status status = array_new(path, &a);
+    ra_status status = array_new_made(path, &a);
     if (status)
         return status;
     a->joined = true;
@@ -274,7 +306,7 @@ ra_status ra_array_commit(ra_array *a)
 
 const char *ra_array_path(const ra_array *a)
 {
-    return a->path;
+    return a->given;
 }
 
 ra_status ra_array_describe(const ra_array *a, ra_array_info *info)

@@ -12,7 +12,7 @@ enum { MAGIC_BYTES = 6, LENGTH_AT = 8, ALIGNMENT = 64, DESCR_BYTES = 24 };
 static const struct {
     const char *descr;
     ra_dtype dtype;
-} DTYPES[] = {{"<f4", RA_F32}, {"<f2", RA_F16}, {"<i8", RA_I64}, {"|u1", RA_U8}, {"|b1", RA_U8}};
+} DTYPES[] = {{"<f4", RA_F32}, {"<f2", RA_F16}, {"<i8", RA_I64}, {"|u1", RA_U8}, {"|b1", RA_BOOL}};
 enum { DTYPE_COUNT = sizeof DTYPES / sizeof *DTYPES };
 
 /* ---- A cursor over the text of the dictionary -------------------------------------------------------------------- */
@@ -121,7 +121,7 @@ static ra_status read_fortran_order(cursor *c, bool *fortran)
 }
 
 /* "()", "(3,)", "(3, 4)", "(3, 4,)"; "(3)" is a number in Python, not a shape. */
-static ra_status read_shape(cursor *c, ra_npy_header *h)
+static ra_status read_shape(cursor *c, ra_array_header *h)
 {
     if (!accept(c, '('))
         return fail_expected(c, "'('");
@@ -139,7 +139,7 @@ static ra_status read_shape(cursor *c, ra_npy_header *h)
     return h->dims == 1 && !comma ? fail_expected(c, "',' after the only extent") : RA_OK;
 }
 
-static ra_status read_dictionary(cursor *c, ra_npy_header *h, bool *fortran)
+static ra_status read_dictionary(cursor *c, ra_array_header *h, bool *fortran)
 {
     static const char *const KEYS[] = {"descr", "fortran_order", "shape"};
     enum { DESCR, FORTRAN_ORDER, SHAPE, KEY_COUNT };
@@ -177,27 +177,7 @@ static ra_status read_dictionary(cursor *c, ra_npy_header *h, bool *fortran)
     return c->at == c->end ? RA_OK : fail_expected(c, "the end of the header");
 }
 
-/* ---- Sizes ------------------------------------------------------------------------------------------------------- */
-
-/* count and file_bytes from shape, dtype and data_at. An extent of 0 makes an empty array, whatever the others are. */
-static bool measure(ra_npy_header *h)
-{
-    int64_t bytes;
-    bool fits = true, empty = false;
-    h->count = 1;
-    for (int i = 0; i < h->dims; i++) {
-        empty |= h->shape[i] == 0;
-        fits = fits && ra_mul_ok(h->count, h->shape[i], &h->count);
-    }
-    if (empty) {
-        fits = true;
-        h->count = 0;
-    }
-    return fits && ra_mul_ok(h->count, (int64_t)ra_dtype_size(h->dtype), &bytes) &&
-           ra_add_ok(bytes, h->data_at, &h->file_bytes);
-}
-
-static int extents_above_one(const ra_npy_header *h)
+static int extents_above_one(const ra_array_header *h)
 {
     int above = 0;
     for (int i = 0; i < h->dims; i++)
@@ -205,24 +185,9 @@ static int extents_above_one(const ra_npy_header *h)
     return above;
 }
 
-int ra_npy_shape_text(const ra_npy_header *h, char *text, size_t size)
-{
-    int used = snprintf(text, size, "(");
-    for (int i = 0; i < h->dims; i++)
-        used += snprintf(text + used, size - (size_t)used, "%s%lld", i ? ", " : "", (long long)h->shape[i]);
-    return used + snprintf(text + used, size - (size_t)used, h->dims == 1 ? ",)" : ")");
-}
-
-static ra_status fail_too_large(ra_status status, const char *path, const ra_npy_header *h)
-{
-    char shape[RA_NPY_WRITE_BYTES];
-    ra_npy_shape_text(h, shape, sizeof shape);
-    return ra_fail(status, "%s: %s of shape %s overflows 64-bit sizes", path, ra_dtype_name(h->dtype), shape);
-}
-
 /* ---- Whole headers ----------------------------------------------------------------------------------------------- */
 
-ra_status ra_npy_parse(const char *path, const void *bytes, size_t size, ra_npy_header *header)
+ra_status ra_npy_parse(const char *path, const void *bytes, size_t size, ra_array_header *header)
 {
     const unsigned char *b = bytes;
     if (size < LENGTH_AT || memcmp(b, MAGIC, MAGIC_BYTES) != 0)
@@ -246,7 +211,7 @@ ra_status ra_npy_parse(const char *path, const void *bytes, size_t size, ra_npy_
 
     const char *text = (const char *)b + text_at;
     cursor c = {path, text, text, text + length};
-    ra_npy_header h = {.data_at = (int64_t)(text_at + length)};
+    ra_array_header h = {.data_at = (int64_t)(text_at + length)};
     bool fortran = false;
     ra_status status = read_dictionary(&c, &h, &fortran);
     if (status)
@@ -254,35 +219,31 @@ ra_status ra_npy_parse(const char *path, const void *bytes, size_t size, ra_npy_
     if (fortran && extents_above_one(&h) > 1) /* with one long axis, both orders are the same */
         return ra_fail(RA_ERROR_FORMAT, "%s: Fortran order is not supported: save it with numpy.ascontiguousarray",
                        path);
-    if (!measure(&h))
-        return fail_too_large(RA_ERROR_FORMAT, path, &h);
-    *header = h;
-    return RA_OK;
+    status = ra_array_header_measure(RA_ERROR_FORMAT, path, &h);
+    if (!status)
+        *header = h;
+    return status;
 }
 
 ra_status ra_npy_format(const char *path, ra_dtype dtype, int dims, const int64_t *shape,
-                        char bytes[RA_NPY_WRITE_BYTES], ra_npy_header *header)
+                        char bytes[RA_NPY_WRITE_BYTES], ra_array_header *header)
 {
-    ra_npy_header h = {.dtype = dtype, .dims = dims};
+    ra_array_header h;
     int line = 0;
     while (line < DTYPE_COUNT && DTYPES[line].dtype != dtype)
         line++;
     if (line == DTYPE_COUNT)
-        return ra_fail(RA_ERROR_ARGUMENT, "%s: .npy has no dtype for %s", path, ra_dtype_name(dtype));
-    if (dims < 0 || dims > RA_ARRAY_MAX_DIMS)
-        return ra_fail(RA_ERROR_ARGUMENT, "%s: %d dimensions: must be 0..%d", path, dims, RA_ARRAY_MAX_DIMS);
-    for (int i = 0; i < dims; i++) {
-        if (shape[i] < 0)
-            return ra_fail(RA_ERROR_ARGUMENT, "%s: extent %lld in the shape: must not be negative", path,
-                           (long long)shape[i]);
-        h.shape[i] = shape[i];
-    }
+        return ra_fail(RA_ERROR_ARGUMENT, "%s: .npy has no dtype for %s%s", path, ra_dtype_name(dtype),
+                       dtype == RA_BF16 ? ": write a .safetensors file, or choose float32 or float16" : "");
+    ra_status status = ra_array_header_start(path, dtype, dims, shape, &h);
+    if (status)
+        return status;
 
     const int text_at = LENGTH_AT + 2;
     char *text = bytes + text_at;
     int used = snprintf(text, RA_NPY_WRITE_BYTES - text_at,
                         "{'descr': '%s', 'fortran_order': False, 'shape': ", DTYPES[line].descr);
-    used += ra_npy_shape_text(&h, text + used, (size_t)(RA_NPY_WRITE_BYTES - text_at - used));
+    used += ra_shape_text(&h, text + used, (size_t)(RA_NPY_WRITE_BYTES - text_at - used));
     used += snprintf(text + used, (size_t)(RA_NPY_WRITE_BYTES - text_at - used), ", }");
     /* Blanks and a newline, so that the elements start aligned. */
     int length = (text_at + used + ALIGNMENT) / ALIGNMENT * ALIGNMENT - text_at;
@@ -295,8 +256,8 @@ ra_status ra_npy_format(const char *path, ra_dtype dtype, int dims, const int64_
     bytes[LENGTH_AT] = (char)(length & 0xff);
     bytes[LENGTH_AT + 1] = (char)(length >> 8);
     h.data_at = text_at + length;
-    if (!measure(&h))
-        return fail_too_large(RA_ERROR_ARGUMENT, path, &h);
-    *header = h;
-    return RA_OK;
+    status = ra_array_header_measure(RA_ERROR_ARGUMENT, path, &h);
+    if (!status)
+        *header = h;
+    return status;
 }

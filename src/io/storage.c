@@ -1,18 +1,16 @@
 /*
  * Rows between a storage and a view in memory. Both sides are described as blocks of lines of elements, with a step
  * from one to the next, and neighbours that lie together on both sides become one. Memory is then copied line by line.
- * In a file the lines of a block always lie together: long lines move directly between file and view, short ones
- * through the staging buffer, many at a time.
+ * In a file, or made-up data, the lines of a block always lie together: long lines move directly between file and view,
+ * short ones through the staging buffer, many at a time.
  */
 #include "io/storage.h"
 
 #include "base/checked.h"
-#include "base/memory.h"
 #include "base/tensor.h"
 #include "io/array.h"
+#include "io/backing.h"
 
-#include <assert.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,23 +19,26 @@ enum {
     DIRECT_BYTES = 1 << 16 /* a line that is worth a call of its own */
 };
 
-struct ra_storage {
-    ra_tensor view;
-    ra_array *array;     /* NULL: in memory */
-    ra_accountant bytes; /* of the staging */
-    int64_t staging_bytes;
-    char *staging;
-};
-
 /* ---- Making and freeing ------------------------------------------------------------------------------------------ */
 
-static ra_status storage_new(const ra_tensor *view, ra_array *array, ra_storage **storage)
+ra_status ra_storage_new(const ra_tensor *view, int64_t staging, ra_storage **storage)
 {
-    *storage = calloc(1, sizeof **storage);
-    if (!*storage)
-        return ra_fail(RA_ERROR_MEMORY, "out of memory: %zu bytes for a storage", sizeof **storage);
-    (*storage)->view = *view;
-    (*storage)->array = array;
+    *storage = NULL;
+    ra_storage *s = calloc(1, sizeof *s);
+    if (!s)
+        return ra_fail(RA_ERROR_MEMORY, "out of memory: %zu bytes for a storage", sizeof *s);
+    s->view = *view;
+    if (staging > 0) {
+        void *block;
+        ra_status status = ra_memory_take(&s->bytes, staging, "the staging of a storage", &block);
+        if (status) {
+            free(s);
+            return status;
+        }
+        s->staging_bytes = staging;
+        s->staging = block;
+    }
+    *storage = s;
     return RA_OK;
 }
 
@@ -47,6 +48,14 @@ void ra_storage_free(ra_storage *s)
         return;
     ra_memory_give(&s->bytes, s->staging, s->staging_bytes);
     free(s);
+}
+
+/* False: there are more than can be addressed. */
+static bool count_elements(const ra_tensor *t, int64_t *count)
+{
+    int64_t bytes;
+    return ra_mul_ok(t->batch, t->seq, count) && ra_mul_ok(*count, t->heads, count) &&
+           ra_mul_ok(*count, t->dim, count) && ra_mul_ok(*count, (int64_t)ra_dtype_size(t->dtype), &bytes);
 }
 
 static ra_status check_extents(const ra_tensor *t)
@@ -60,13 +69,27 @@ static ra_status check_extents(const ra_tensor *t)
     return RA_OK;
 }
 
+ra_status ra_storage_check_shape(const ra_tensor *t)
+{
+    int64_t count;
+    ra_status status = check_extents(t);
+    if (!status && t->dtype != RA_F32 && t->dtype != RA_F16 && t->dtype != RA_BF16)
+        status = ra_fail(RA_ERROR_ARGUMENT, "storage: dtype %s: must be float32, float16 or bfloat16",
+                         ra_dtype_name(t->dtype));
+    if (!status && !count_elements(t, &count))
+        status = ra_fail(RA_ERROR_ARGUMENT,
+                         "storage: [batch %lld, seq %lld, heads %lld, dim %lld]: more bytes than 64 bits can count",
+                         (long long)t->batch, (long long)t->seq, (long long)t->heads, (long long)t->dim);
+    return status;
+}
+
 ra_status ra_storage_memory(const ra_tensor *tensor, ra_storage **storage)
 {
     *storage = NULL;
     ra_status status = check_extents(tensor);
     if (!status)
         status = ra_tensor_check(tensor, "storage", tensor->batch, tensor->seq, tensor->heads, tensor->dim);
-    return status ? status : storage_new(tensor, NULL, storage);
+    return status ? status : ra_storage_new(tensor, 0, storage);
 }
 
 /* ---- Files ------------------------------------------------------------------------------------------------------- */
@@ -82,15 +105,15 @@ static bool lies_as(ra_tensor *t, ra_layout layout)
     return true;
 }
 
-static ra_status check_count(const char *path, const ra_tensor *t, int64_t elements)
+ra_status ra_storage_check_dense(const char *name, ra_tensor *t)
 {
-    int64_t count;
-    if (ra_mul_ok(t->batch, t->seq, &count) && ra_mul_ok(count, t->heads, &count) && ra_mul_ok(count, t->dim, &count) &&
-        count == elements)
-        return RA_OK;
-    return ra_fail(RA_ERROR_ARGUMENT,
-                   "%s: has %lld elements, which is not [batch %lld, seq %lld, heads %lld, dim %lld]", path,
-                   (long long)elements, (long long)t->batch, (long long)t->seq, (long long)t->heads, (long long)t->dim);
+    if (!lies_as(t, RA_BSHD) && !lies_as(t, RA_BHSD))
+        return ra_fail(RA_ERROR_ARGUMENT,
+                       "%s: strides [%lld, %lld, %lld, %lld] are neither of a dense [batch, seq, heads, dim] nor of a "
+                       "dense [batch, heads, seq, dim]",
+                       name, (long long)t->batch_stride, (long long)t->seq_stride, (long long)t->head_stride,
+                       (long long)t->dim_stride);
+    return RA_OK;
 }
 
 /* Checks the view against the array, and completes its strides. */
@@ -98,22 +121,19 @@ static ra_status check_view(const ra_array *array, ra_tensor *t)
 {
     const char *path = ra_array_path(array);
     ra_array_info info = RA_ARRAY_INFO_INIT;
+    int64_t count;
     ra_status status = ra_array_describe(array, &info);
     if (status)
         return status;
-    if (t->dtype != info.dtype || (t->dtype != RA_F32 && t->dtype != RA_F16))
-        return ra_fail(RA_ERROR_ARGUMENT, "%s: dtype %s as a tensor of %s: must be float32 or float16, and the same",
-                       path, ra_dtype_name(info.dtype), ra_dtype_name(t->dtype));
-    status = check_count(path, t, info.count);
-    if (status)
-        return status;
-    if (!lies_as(t, RA_BSHD) && !lies_as(t, RA_BHSD))
+    if (t->dtype != info.dtype || (t->dtype != RA_F32 && t->dtype != RA_F16 && t->dtype != RA_BF16))
         return ra_fail(RA_ERROR_ARGUMENT,
-                       "%s: strides [%lld, %lld, %lld, %lld] are neither of a dense [batch, seq, heads, dim] nor of a "
-                       "dense [batch, heads, seq, dim]",
-                       path, (long long)t->batch_stride, (long long)t->seq_stride, (long long)t->head_stride,
-                       (long long)t->dim_stride);
-    return RA_OK;
+                       "%s: dtype %s as a tensor of %s: must be float32, float16 or bfloat16, and the same", path,
+                       ra_dtype_name(info.dtype), ra_dtype_name(t->dtype));
+    if (!count_elements(t, &count) || count != info.count)
+        return ra_fail(
+            RA_ERROR_ARGUMENT, "%s: has %lld elements, which is not [batch %lld, seq %lld, heads %lld, dim %lld]", path,
+            (long long)info.count, (long long)t->batch, (long long)t->seq, (long long)t->heads, (long long)t->dim);
+    return ra_storage_check_dense(path, t);
 }
 
 /* As many rows of all heads as fit, but no more than there are; of a row that is too long, as many heads or elements.
@@ -131,6 +151,11 @@ int64_t ra_storage_array_bytes(const ra_tensor *view)
     return ra_memory_rounded(staging_bytes(view));
 }
 
+static ra_status move_file(const ra_storage *s, bool writing, int64_t first, int64_t count, void *elements)
+{
+    return writing ? ra_array_write(s->array, first, count, elements) : ra_array_read(s->array, first, count, elements);
+}
+
 ra_status ra_storage_array(ra_array *array, const ra_tensor *view, ra_storage **storage)
 {
     *storage = NULL;
@@ -142,20 +167,13 @@ ra_status ra_storage_array(ra_array *array, const ra_tensor *view, ra_storage **
     ra_tensor checked = *view;
     checked.data = NULL;
     status = check_view(array, &checked);
-    ra_storage *s = NULL;
     if (!status)
-        status = storage_new(&checked, array, &s);
+        status = ra_storage_new(&checked, staging_bytes(&checked), storage);
     if (status)
         return status;
-    void *staging;
-    s->staging_bytes = staging_bytes(&checked);
-    status = ra_memory_take(&s->bytes, s->staging_bytes, "the staging of a file", &staging);
-    s->staging = staging;
-    if (status)
-        ra_storage_free(s);
-    else
-        *storage = s;
-    return status;
+    (*storage)->array = array;
+    (*storage)->move = move_file;
+    return RA_OK;
 }
 
 /* ---- Asking ------------------------------------------------------------------------------------------------------ */
@@ -233,23 +251,21 @@ static int64_t magnitude(int64_t x)
     return x < 0 ? -x : x;
 }
 
-static transfer plan_transfer(const ra_storage *s, int64_t batch, int64_t first, int64_t count, const ra_tensor *view,
-                              bool writing)
+static transfer plan_transfer(const ra_storage *s, int64_t batch, int64_t first, int64_t count, int64_t head,
+                              const ra_tensor *view, bool writing)
 {
     const ra_tensor *kept = &s->view;
-    assert(batch >= 0 && batch < kept->batch && first >= 0 && count >= 0 && count <= kept->seq - first);
-    assert(view->dtype == kept->dtype && view->batch == 1 && view->seq == count);
-    assert(view->heads == kept->heads && view->dim == kept->dim);
     /* Blocks of what is farther apart in the storage: a file is walked as it lies. */
     bool by_rows = kept->heads > 1 && (kept->seq == 1 || magnitude(kept->seq_stride) > magnitude(kept->head_stride));
-    transfer t = {.blocks = by_rows ? count : kept->heads,
-                  .lines = by_rows ? kept->heads : count,
+    transfer t = {.blocks = by_rows ? count : view->heads,
+                  .lines = by_rows ? view->heads : count,
                   .elements = kept->dim,
                   .size = (int64_t)ra_dtype_size(kept->dtype),
                   .kept = side_of(kept, by_rows, batch, first),
                   .view = side_of(view, by_rows, 0, 0),
                   .memory = view->data,
                   .writing = writing};
+    t.kept.at += head * (kept->heads > 1 ? kept->head_stride * t.size : 0);
     join_lines(&t);
     return t;
 }
@@ -291,11 +307,10 @@ static void move_in_memory(const transfer *t, char *data)
         }
 }
 
-/* `bytes` of the file from byte `at` of its elements on. */
-static ra_status move_file(const ra_storage *s, const transfer *t, int64_t at, int64_t bytes, char *memory)
+/* `bytes` of the storage from byte `at` of its elements on. */
+static ra_status move_bytes(const ra_storage *s, const transfer *t, int64_t at, int64_t bytes, char *memory)
 {
-    return t->writing ? ra_array_write(s->array, at / t->size, bytes / t->size, memory)
-                      : ra_array_read(s->array, at / t->size, bytes / t->size, memory);
+    return s->move(s, t->writing, at / t->size, bytes / t->size, memory);
 }
 
 static ra_status move_directly(const ra_storage *s, const transfer *t)
@@ -303,8 +318,8 @@ static ra_status move_directly(const ra_storage *s, const transfer *t)
     ra_status status = RA_OK;
     for (int64_t block = 0; block < t->blocks && !status; block++)
         for (int64_t line = 0; line < t->lines && !status; line++)
-            status = move_file(s, t, t->kept.at + block * t->kept.block + line * t->kept.line, t->elements * t->size,
-                               view_line(t, block, line));
+            status = move_bytes(s, t, t->kept.at + block * t->kept.block + line * t->kept.line, t->elements * t->size,
+                                view_line(t, block, line));
     return status;
 }
 
@@ -334,7 +349,7 @@ static ra_status move_span(const ra_storage *s, const transfer *t, int64_t block
         int64_t some = ra_min(most, count - done);
         if (t->writing)
             move_staged_elements(t, block, done, some, s->staging);
-        status = move_file(s, t, at + done * t->size, some * t->size, s->staging);
+        status = move_bytes(s, t, at + done * t->size, some * t->size, s->staging);
         if (!status && !t->writing)
             move_staged_elements(t, block, done, some, s->staging);
     }
@@ -362,20 +377,59 @@ static ra_status move_rows(ra_storage *s, const transfer *t)
 {
     if (t->blocks == 0 || t->lines == 0 || t->elements == 0)
         return RA_OK;
-    if (s->array)
+    if (s->move)
         return worth_direct(t) ? move_directly(s, t) : move_staged(s, t);
     move_in_memory(t, s->view.data);
     return RA_OK;
 }
 
-ra_status ra_storage_read(ra_storage *s, int64_t batch, int64_t first, int64_t count, const ra_tensor *into)
+static ra_status check_range(const ra_storage *s, int64_t batch, int64_t first, int64_t count, int64_t head,
+                             const ra_tensor *view)
 {
-    transfer t = plan_transfer(s, batch, first, count, into, false);
+    if (!s || !view)
+        return ra_fail(RA_ERROR_ARGUMENT, "storage: %s is NULL", s ? "the view of the rows" : "it");
+    const ra_tensor *kept = &s->view;
+    if (batch < 0 || batch >= kept->batch || first < 0 || count < 0 || first > kept->seq || count > kept->seq - first)
+        return ra_fail(RA_ERROR_ARGUMENT,
+                       "storage: batch %lld, rows %lld to %lld + %lld: must be within %lld batches of %lld rows",
+                       (long long)batch, (long long)first, (long long)first, (long long)count, (long long)kept->batch,
+                       (long long)kept->seq);
+    if (head < 0 || view->heads < 1 || view->heads > kept->heads - head)
+        return ra_fail(RA_ERROR_ARGUMENT, "storage: heads %lld to %lld + %lld: must be within %lld heads",
+                       (long long)head, (long long)head, (long long)view->heads, (long long)kept->heads);
+    if (view->dtype != kept->dtype || view->batch != 1 || view->seq != count || view->dim != kept->dim)
+        return ra_fail(RA_ERROR_ARGUMENT,
+                       "storage: a view of %s [%lld, %lld, %lld, %lld]: must be %s [1, %lld, %lld, %lld]",
+                       ra_dtype_name(view->dtype), (long long)view->batch, (long long)view->seq, (long long)view->heads,
+                       (long long)view->dim, ra_dtype_name(kept->dtype), (long long)count, (long long)view->heads,
+                       (long long)kept->dim);
+    return RA_OK;
+}
+
+ra_status ra_storage_read(ra_storage *s, int64_t batch, int64_t first, int64_t count, int64_t head,
+                          const ra_tensor *into)
+{
+    ra_status status = check_range(s, batch, first, count, head, into);
+    if (status)
+        return status;
+    if (s->take)
+        return ra_fail(RA_ERROR_ARGUMENT, "storage: keeps nothing that could be read");
+    transfer t = plan_transfer(s, batch, first, count, head, into, false);
     return move_rows(s, &t);
 }
 
 ra_status ra_storage_write(ra_storage *s, int64_t batch, int64_t first, int64_t count, const ra_tensor *from)
 {
-    transfer t = plan_transfer(s, batch, first, count, from, true);
+    ra_status status = check_range(s, batch, first, count, 0, from);
+    if (status)
+        return status;
+    if (from->heads != s->view.heads)
+        return ra_fail(RA_ERROR_ARGUMENT, "storage: rows of %lld heads: all %lld are written", (long long)from->heads,
+                       (long long)s->view.heads);
+    if (s->take) {
+        s->take(s, batch, first, from);
+        return RA_OK;
+    }
+    transfer t = plan_transfer(s, batch, first, count, 0, from, true);
     return move_rows(s, &t);
 }

@@ -47,6 +47,13 @@ static inline mask v_in_range(int key, const int32_t *lo, const int32_t *hi)
     return _mm256_castsi256_ps(_mm256_andnot_si256(below, inside));
 }
 
+static inline mask v_bits(uint32_t bits)
+{
+    const __m256i lane = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
+    __m256i set = _mm256_and_si256(_mm256_set1_epi32((int)bits), lane);
+    return _mm256_castsi256_ps(_mm256_cmpeq_epi32(set, lane));
+}
+
 static inline mask v_above(vec a, vec b)
 {
     return _mm256_cmp_ps(a, b, _CMP_GT_OQ);

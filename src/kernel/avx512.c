@@ -50,6 +50,11 @@ static inline mask v_in_range(int key, const int32_t *lo, const int32_t *hi)
     return _mm512_mask_cmpgt_epi32_mask(reached, _mm512_loadu_si512(hi), k);
 }
 
+static inline mask v_bits(uint32_t bits)
+{
+    return (mask)bits;
+}
+
 static inline mask v_above(vec a, vec b)
 {
     return _mm512_cmp_ps_mask(a, b, _CMP_GT_OQ);

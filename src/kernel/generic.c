@@ -96,6 +96,12 @@ static inline mask v_in_range(int key, const int32_t *lo, const int32_t *hi)
     return (from <= k) & (to > k);
 }
 
+static inline mask v_bits(uint32_t bits)
+{
+    mask lane = {1, 2, 4, 8}, all = {(int32_t)bits, (int32_t)bits, (int32_t)bits, (int32_t)bits};
+    return (all & lane) == lane;
+}
+
 static inline vec v_load_f16(const uint16_t *from)
 {
     return (vec){ra_f16_to_f32(from[0]), ra_f16_to_f32(from[1]), ra_f16_to_f32(from[2]), ra_f16_to_f32(from[3])};

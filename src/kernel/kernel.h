@@ -37,7 +37,9 @@ typedef struct ra_tile_call {
     int head_dim, value_dim;
     float factor;           /* what scores are multiplied by */
     const int32_t *lo, *hi; /* NULL, or [lanes]: lane i sees keys lo[i] <= k < hi[i] */
-    bool guard;             /* with lo and hi: some value is not finite, so 0 * value is not 0 */
+    const uint64_t *seen;   /* NULL, or [RA_KEY_BLOCK] in place of lo and hi: lane i sees key k if bit i is set */
+    bool narrow;            /* the group has no more than blocking.narrow rows: lanes from there on are left alone */
+    bool guard;             /* with a mask: some value is not finite, so 0 * value is not 0 */
     ra_fetch *fetch_key;    /* a burst every RA_KEY_UNIT keys */
     ra_fetch *fetch_value;  /* a burst every panel of values */
     float *scores;          /* scratch [RA_KEY_BLOCK][lanes] */
@@ -68,6 +70,7 @@ typedef struct ra_rows {
     const void *data;
     ra_dtype dtype;
     int64_t row_stride, dim_stride;
+    const int64_t *index; /* NULL: one after the other; else row i is at index[i] row strides, and below 0 all zeros */
 } ra_rows;
 
 typedef struct ra_kernel {
@@ -75,7 +78,7 @@ typedef struct ra_kernel {
     ra_blocking blocking;
     /* dst[row][dim], f32. */
     void (*pack_rows)(const ra_rows *src, int rows, int dim, float *dst);
-    /* dst[dim][lanes], f32 multiplied by factor; lanes from `rows` on are zero. */
+    /* dst[dim][lanes], f32 multiplied by factor; lanes from `rows` on are zero. No index is below 0. */
     void (*pack_query)(const ra_rows *src, int rows, int dim, float factor, float *dst);
     /* Panels as in ra_tile_call; `staging` holds [RA_KEY_BLOCK][dim] floats. Returns whether all are finite. */
     bool (*pack_value)(const ra_rows *src, int rows, int dim, float *staging, float *dst);
@@ -84,6 +87,8 @@ typedef struct ra_kernel {
     /* into = merge(into, from), for `groups` states of `lanes` lanes, or one decoding state. */
     void (*merge_group)(float *into, const float *from, int value_dim);
     void (*merge_row)(float *into, const float *from, int value_dim);
+    /* The same for one lane of a group's state each: both point at the lane's maximum. */
+    void (*merge_lane)(float *into, const float *from, int value_dim);
     /* acc / sum of the first `rows` lanes, to output[row][dim]; a row with sum 0 becomes NaN. Destroys acc. */
     void (*finish_group)(float *state, int rows, int value_dim, const ra_rows *output);
 } ra_kernel;

@@ -6,7 +6,7 @@
  *     vec, mask; v_load, v_store (unaligned), v_set, v_add, v_sub, v_mul, v_div, v_fma(a, b, c) = a * b + c,
  *     v_begin(&c, a, b): c = a * b and v_accumulate(&c, a, b): c = v_fma(a, b, c) of the inner loops, v_max(a, b) (b
  * when either is NaN), v_exponent(t): the low bits of t moved into the exponent field, v_in_range(key, lo, hi),
- * v_above(a, b), v_select(mask, yes, no), v_load_f16, v_load_bf16
+ * v_bits(bits): the lanes whose bit is set, v_above(a, b), v_select(mask, yes, no), v_load_f16, v_load_bf16
  *
  * Queries are in the lanes: a group is LANES = WIDTH * VECTORS rows, keys and values are broadcast, and no reduction
  * ever crosses lanes in a tile. The register block is VECTORS x 4 accumulators in both products.
@@ -94,6 +94,12 @@ INLINE const float *row_ahead(const ra_rows *rows, int row)
     return (const float *)((const char *)rows->data + (row + ROWS_AHEAD) * rows->row_stride * size);
 }
 
+/* Where a row begins, in elements. */
+INLINE int64_t row_at(const ra_rows *rows, int row)
+{
+    return (rows->index ? rows->index[row] : row) * rows->row_stride;
+}
+
 INLINE int row_floats(const ra_rows *rows, int dim)
 {
     return rows->dtype == RA_F32 ? dim : dim / 2;
@@ -137,7 +143,11 @@ static void pack_rows(const ra_rows *src, int rows, int dim, float *dst)
 {
     for (int r = 0; r < rows; r++, dst += dim) {
         claim_lines(dst + (ptrdiff_t)ROWS_AHEAD * dim, dim);
-        int64_t at = r * src->row_stride;
+        int64_t at = row_at(src, r);
+        if (src->index && src->index[r] < 0) {
+            memset(dst, 0, (size_t)dim * sizeof *dst);
+            continue;
+        }
         if (src->dim_stride == 1) {
             widen_row(src, at, dim, dst);
             continue;
@@ -176,8 +186,9 @@ static void pack_query(const ra_rows *src, int rows, int dim, float factor, floa
     int r = 0;
     /* Four rows at a time where they can be read as they lie. */
     for (; src->dtype == RA_F32 && src->dim_stride == 1 && r + 4 <= rows; r += 4) {
-        const float *row = (const float *)src->data + r * src->row_stride;
-        const float *const from[4] = {row, row + src->row_stride, row + 2 * src->row_stride, row + 3 * src->row_stride};
+        const float *row = src->data;
+        const float *const from[4] = {row + row_at(src, r), row + row_at(src, r + 1), row + row_at(src, r + 2),
+                                      row + row_at(src, r + 3)};
         int d = 0;
         for (int i = 0; i < 4; i++)
             fetch_lines(row_ahead(src, r + i), row_floats(src, dim));
@@ -191,7 +202,7 @@ static void pack_query(const ra_rows *src, int rows, int dim, float factor, floa
         fetch_lines(row_ahead(src, r), row_floats(src, dim));
         for (int d = 0; d < dim; d++)
             dst[(ptrdiff_t)d * LANES + r] =
-                r < rows ? load_one(src, r * src->row_stride + d * src->dim_stride) * factor : 0.0f;
+                r < rows ? load_one(src, row_at(src, r) + d * src->dim_stride) * factor : 0.0f;
     }
 }
 
@@ -214,7 +225,7 @@ static bool pack_value(const ra_rows *src, int rows, int dim, float *staging, fl
 {
     const float *from = src->data;
     int64_t stride = src->row_stride;
-    if (src->dtype != RA_F32 || src->dim_stride != 1) {
+    if (src->dtype != RA_F32 || src->dim_stride != 1 || src->index) {
         pack_rows(src, rows, dim, staging);
         from = staging;
         stride = dim;
@@ -251,17 +262,20 @@ INLINE void fetch_burst(ra_fetch *f)
 }
 
 /*
+ * In what follows `n` is how many vectors of a group are worked: all, or all but the last where that has no rows.
+ *
  * block[j][lane] (+)= column[lane] * b[j * step]: the whole arithmetic of both products. The first product of a sum is
  * a plain one: to clear the sums and then store them costs a cycle more for each.
  */
-INLINE void add_product(const float *column, const float *const b[4], ptrdiff_t at, bool first, vec block[4][VECTORS])
+INLINE void add_product(const float *column, const float *const b[4], ptrdiff_t at, bool first, int n,
+                        vec block[4][VECTORS])
 {
     vec x[VECTORS];
-    for (int i = 0; i < VECTORS; i++)
+    for (int i = 0; i < n; i++)
         x[i] = v_load(column + i * WIDTH);
     for (int j = 0; j < 4; j++) {
         vec broadcast = v_set(b[j][at]);
-        for (int i = 0; i < VECTORS; i++)
+        for (int i = 0; i < n; i++)
             if (first)
                 v_begin(&block[j][i], broadcast, x[i]);
             else
@@ -272,57 +286,68 @@ INLINE void add_product(const float *column, const float *const b[4], ptrdiff_t 
 }
 
 /* block[j][lane] to and from memory, [4][LANES]. */
-INLINE void store_block(float *to, vec block[4][VECTORS])
+INLINE void store_block(float *to, int n, vec block[4][VECTORS])
 {
     for (int j = 0; j < 4; j++)
-        for (int i = 0; i < VECTORS; i++)
+        for (int i = 0; i < n; i++)
             v_store(to + j * LANES + i * WIDTH, block[j][i]);
 }
 
-INLINE void add_block(const float *from, vec block[4][VECTORS])
+INLINE void add_block(const float *from, int n, vec block[4][VECTORS])
 {
     for (int j = 0; j < 4; j++)
-        for (int i = 0; i < VECTORS; i++)
+        for (int i = 0; i < n; i++)
             block[j][i] = v_add(v_load(from + j * LANES + i * WIDTH), block[j][i]);
 }
 
 /* UNROLL steps of a dot product from d on, the first of which may begin it. */
 INLINE void score_steps(const float *column, const float *const row[RA_KEY_UNIT], const float *ahead, ptrdiff_t d,
-                        bool first, vec block[4][VECTORS])
+                        bool first, int n, vec block[4][VECTORS])
 {
     fetch_lines(ahead + RA_KEY_UNIT * d, RA_KEY_UNIT * UNROLL);
-    add_product(column, row, d, first, block);
+    add_product(column, row, d, first, n, block);
     WRITE_OUT
     for (int u = 1; u < UNROLL; u++)
-        add_product(column + u * LANES, row, d + u, false, block);
+        add_product(column + u * LANES, row, d + u, false, n, block);
 }
 
 /* block[j][lane] = sum of row[j][d] query[d][lane] over begin <= d < end; `ahead` is what will be read after it. */
 INLINE void score_chunk(const float *query, const float *const row[RA_KEY_UNIT], const float *ahead, ptrdiff_t begin,
-                        ptrdiff_t end, vec block[4][VECTORS])
+                        ptrdiff_t end, int n, vec block[4][VECTORS])
 {
     ptrdiff_t d = begin;
     const float *column = query + d * LANES;
     if (d + UNROLL <= end) {
-        score_steps(column, row, ahead, d, true, block);
+        score_steps(column, row, ahead, d, true, n, block);
         d += UNROLL;
         column += UNROLL * LANES;
     } else {
-        add_product(column, row, d, true, block);
+        add_product(column, row, d, true, n, block);
         d++;
         column += LANES;
     }
     for (; d + UNROLL <= end; d += UNROLL, column += UNROLL * LANES)
-        score_steps(column, row, ahead, d, false, block);
+        score_steps(column, row, ahead, d, false, n, block);
     for (; d < end; d++, column += LANES)
-        add_product(column, row, d, false, block);
+        add_product(column, row, d, false, n, block);
+}
+
+/* How keys are hidden from lanes. */
+typedef enum hidden { NOTHING, OUTSIDE_RANGE, BITS_NOT_SET } hidden;
+
+/* The lanes of vector i that see key k. */
+INLINE mask lanes_that_see(const ra_tile_call *c, hidden by, int k, int i)
+{
+    if (by == BITS_NOT_SET)
+        return v_bits((uint32_t)(c->seen[k] >> (i * WIDTH)));
+    return v_in_range(k, c->lo + i * WIDTH, c->hi + i * WIDTH);
 }
 
 /* 1. scores[k][lane] = sum_d key[k][d] query[d][lane], masked with -inf; top[] = their maximum over the keys. */
-INLINE void tile_scores(const ra_tile_call *c, bool masked, bool chunked, vec top[VECTORS])
+INLINE void tile_scores(const ra_tile_call *c, hidden by, bool chunked, int n, vec top[VECTORS])
 {
     const vec minus_infinity = v_set(-INFINITY);
-    for (int i = 0; i < VECTORS; i++)
+    for (int i = 0; i < n; i++)
         top[i] = minus_infinity;
     for (int k = c->begin; k < c->end; k += RA_KEY_UNIT) {
         fetch_burst(c->fetch_key);
@@ -332,32 +357,31 @@ INLINE void tile_scores(const ra_tile_call *c, bool masked, bool chunked, vec to
         const float *ahead = k + RA_KEY_UNIT < c->end ? row[0] + RA_KEY_UNIT * c->key_stride : c->value;
         float *scores = c->scores + (ptrdiff_t)k * LANES;
         vec s[RA_KEY_UNIT][VECTORS];
-        score_chunk(c->query, row, ahead, 0, chunked ? DOT_CHUNK : c->head_dim, s);
+        score_chunk(c->query, row, ahead, 0, chunked ? DOT_CHUNK : c->head_dim, n, s);
         for (int d = DOT_CHUNK; chunked && d < c->head_dim; d += DOT_CHUNK) {
-            store_block(scores, s);
-            score_chunk(c->query, row, ahead, d, d + DOT_CHUNK < c->head_dim ? d + DOT_CHUNK : c->head_dim, s);
-            add_block(scores, s);
+            store_block(scores, n, s);
+            score_chunk(c->query, row, ahead, d, d + DOT_CHUNK < c->head_dim ? d + DOT_CHUNK : c->head_dim, n, s);
+            add_block(scores, n, s);
         }
         if (c->factor != 1.0f)
             for (int j = 0; j < RA_KEY_UNIT; j++)
-                for (int i = 0; i < VECTORS; i++)
+                for (int i = 0; i < n; i++)
                     s[j][i] = v_mul(s[j][i], v_set(c->factor));
         for (int j = 0; j < RA_KEY_UNIT; j++)
-            for (int i = 0; i < VECTORS; i++) {
-                if (masked)
-                    s[j][i] =
-                        v_select(v_in_range(k + j, c->lo + i * WIDTH, c->hi + i * WIDTH), s[j][i], minus_infinity);
+            for (int i = 0; i < n; i++) {
+                if (by != NOTHING)
+                    s[j][i] = v_select(lanes_that_see(c, by, k + j, i), s[j][i], minus_infinity);
                 top[i] = v_max(s[j][i], top[i]); /* a NaN is left out here and comes back through exp2 */
             }
-        store_block(scores, s);
+        store_block(scores, n, s);
     }
 }
 
 /* 2. scores -> weights exp2(score - max) in place; max and sum of the state follow, alpha[] rescales what was there. */
-INLINE void tile_softmax(const ra_tile_call *c, const vec top[VECTORS], vec alpha[VECTORS])
+INLINE void tile_softmax(const ra_tile_call *c, int n, const vec top[VECTORS], vec alpha[VECTORS])
 {
     vec minus_reference[VECTORS], sum[VECTORS];
-    for (int i = 0; i < VECTORS; i++) {
+    for (int i = 0; i < n; i++) {
         vec old = v_load(c->state + i * WIDTH), max = v_max(top[i], old);
         vec reference = finite_or_zero(max);
         alpha[i] = v_sub(old, reference);
@@ -365,30 +389,30 @@ INLINE void tile_softmax(const ra_tile_call *c, const vec top[VECTORS], vec alph
         v_store(c->state + i * WIDTH, max);
         sum[i] = v_set(0.0f);
     }
-    exp2_nonpositive(alpha, VECTORS);
+    exp2_nonpositive(alpha, n);
     for (int k = c->begin; k < c->end; k++) {
         float *scores = c->scores + (ptrdiff_t)k * LANES;
         vec p[VECTORS];
-        for (int i = 0; i < VECTORS; i++)
+        for (int i = 0; i < n; i++)
             p[i] = v_add(minus_reference[i], v_load(scores + i * WIDTH));
-        exp2_nonpositive(p, VECTORS);
-        for (int i = 0; i < VECTORS; i++) {
+        exp2_nonpositive(p, n);
+        for (int i = 0; i < n; i++) {
             v_store(scores + i * WIDTH, p[i]);
             sum[i] = v_add(sum[i], p[i]);
         }
     }
-    for (int i = 0; i < VECTORS; i++) {
+    for (int i = 0; i < n; i++) {
         float *at = c->state + LANES + i * WIDTH;
         v_store(at, v_fma(v_load(at), alpha[i], sum[i]));
     }
 }
 
 /* add_product for lanes that see key k alone: 0 * Inf would not be 0. */
-INLINE void add_guarded(const ra_tile_call *c, int k, const float *weight, const float *b, bool first,
+INLINE void add_guarded(const ra_tile_call *c, int k, const float *weight, const float *b, bool first, int n,
                         vec block[4][VECTORS])
 {
-    for (int i = 0; i < VECTORS; i++) {
-        mask seen = v_in_range(k, c->lo + i * WIDTH, c->hi + i * WIDTH);
+    for (int i = 0; i < n; i++) {
+        mask seen = lanes_that_see(c, c->seen ? BITS_NOT_SET : OUTSIDE_RANGE, k, i);
         vec x = v_load(weight + i * WIDTH);
         for (int j = 0; j < 4; j++) {
             vec old = first ? v_set(0.0f) : block[j][i];
@@ -398,7 +422,7 @@ INLINE void add_guarded(const ra_tile_call *c, int k, const float *weight, const
 }
 
 /* The keys of a unit from k on against four value columns; the first unit begins the sums. */
-INLINE void value_steps(const ra_tile_call *c, bool guarded, int k, const float *panel, bool first,
+INLINE void value_steps(const ra_tile_call *c, bool guarded, int k, const float *panel, bool first, int n,
                         vec block[4][VECTORS])
 {
     const float *weight = c->scores + (ptrdiff_t)k * LANES, *b = panel + (ptrdiff_t)k * RA_PANEL;
@@ -407,14 +431,14 @@ INLINE void value_steps(const ra_tile_call *c, bool guarded, int k, const float 
     WRITE_OUT
     for (int u = 0; u < RA_KEY_UNIT; u++) {
         if (guarded)
-            add_guarded(c, k + u, weight + u * LANES, b + u * RA_PANEL, first && u == 0, block);
+            add_guarded(c, k + u, weight + u * LANES, b + u * RA_PANEL, first && u == 0, n, block);
         else
-            add_product(weight + u * LANES, columns, u * RA_PANEL, first && u == 0, block);
+            add_product(weight + u * LANES, columns, u * RA_PANEL, first && u == 0, n, block);
     }
 }
 
 /* 3. acc[column][lane] = alpha acc + sum_k value[k][column] weight[k][lane], four columns at a time. */
-INLINE void tile_values(const ra_tile_call *c, bool guarded, const vec alpha[VECTORS])
+INLINE void tile_values(const ra_tile_call *c, bool guarded, int n, const vec alpha[VECTORS])
 {
     float *acc = c->state + 2 * LANES;
     const float *panel = c->value;
@@ -425,17 +449,17 @@ INLINE void tile_values(const ra_tile_call *c, bool guarded, const vec alpha[VEC
     for (int column = 0; column < c->value_dim; column += RA_PANEL) {
         fetch_burst(c->fetch_value);
         vec a[RA_PANEL][VECTORS];
-        value_steps(c, guarded, c->begin, panel, true, a);
+        value_steps(c, guarded, c->begin, panel, true, n, a);
         for (int k = c->begin + RA_KEY_UNIT; k < c->end; k += RA_KEY_UNIT) {
             if (k % PORTION_KEYS == RA_KEY_UNIT) {
                 fetch_lines(acc + (RA_PANEL + k / PORTION_KEYS) * LANES, LANES);
                 fetch_lines(next_query, query_portion);
                 next_query += query_portion;
             }
-            value_steps(c, guarded, k, panel, false, a);
+            value_steps(c, guarded, k, panel, false, n, a);
         }
         for (int j = 0; j < RA_PANEL; j++, acc += LANES)
-            for (int i = 0; i < VECTORS; i++)
+            for (int i = 0; i < n; i++)
                 v_store(acc + i * WIDTH, v_fma(v_load(acc + i * WIDTH), alpha[i], a[j][i]));
         panel += RA_KEY_BLOCK * RA_PANEL;
     }
@@ -447,42 +471,74 @@ INLINE void tile_values(const ra_tile_call *c, bool guarded, const vec alpha[VEC
  */
 #define PASS static __attribute__((noinline)) void
 
-PASS scores_plain(const ra_tile_call *c, vec top[VECTORS])
-{
-    tile_scores(c, false, false, top);
-}
+#define PASSES(name, n)                                                                                                \
+    PASS scores_plain_##name(const ra_tile_call *c, vec top[VECTORS])                                                  \
+    {                                                                                                                  \
+        tile_scores(c, NOTHING, false, n, top);                                                                        \
+    }                                                                                                                  \
+    PASS scores_masked_##name(const ra_tile_call *c, vec top[VECTORS])                                                 \
+    {                                                                                                                  \
+        tile_scores(c, OUTSIDE_RANGE, false, n, top);                                                                  \
+    }                                                                                                                  \
+    PASS scores_sifted_##name(const ra_tile_call *c, vec top[VECTORS])                                                 \
+    {                                                                                                                  \
+        tile_scores(c, BITS_NOT_SET, false, n, top);                                                                   \
+    }                                                                                                                  \
+    PASS scores_long_##name(const ra_tile_call *c, vec top[VECTORS])                                                   \
+    {                                                                                                                  \
+        tile_scores(c, c->seen ? BITS_NOT_SET : c->lo ? OUTSIDE_RANGE : NOTHING, true, n, top);                        \
+    }                                                                                                                  \
+    PASS softmax_##name(const ra_tile_call *c, const vec top[VECTORS], vec alpha[VECTORS])                             \
+    {                                                                                                                  \
+        tile_softmax(c, n, top, alpha);                                                                                \
+    }                                                                                                                  \
+    PASS values_plain_##name(const ra_tile_call *c, const vec alpha[VECTORS])                                          \
+    {                                                                                                                  \
+        tile_values(c, false, n, alpha);                                                                               \
+    }                                                                                                                  \
+    PASS values_guarded_##name(const ra_tile_call *c, const vec alpha[VECTORS])                                        \
+    {                                                                                                                  \
+        tile_values(c, true, n, alpha);                                                                                \
+    }                                                                                                                  \
+    static void tile_##name(const ra_tile_call *c)                                                                     \
+    {                                                                                                                  \
+        vec top[VECTORS], alpha[VECTORS];                                                                              \
+        (c->head_dim > DOT_CHUNK ? scores_long_##name                                                                  \
+         : c->seen               ? scores_sifted_##name                                                                \
+         : c->lo                 ? scores_masked_##name                                                                \
+                                 : scores_plain_##name)(c, top);                                                                       \
+        softmax_##name(c, top, alpha);                                                                                 \
+        ((c->lo || c->seen) && c->guard ? values_guarded_##name : values_plain_##name)(c, alpha);                      \
+    }
 
-PASS scores_masked(const ra_tile_call *c, vec top[VECTORS])
-{
-    tile_scores(c, true, false, top);
-}
-
-PASS scores_long(const ra_tile_call *c, vec top[VECTORS])
-{
-    tile_scores(c, c->lo != NULL, true, top);
-}
-
-PASS softmax(const ra_tile_call *c, const vec top[VECTORS], vec alpha[VECTORS])
-{
-    tile_softmax(c, top, alpha);
-}
-
-PASS values_plain(const ra_tile_call *c, const vec alpha[VECTORS])
-{
-    tile_values(c, false, alpha);
-}
-
-PASS values_guarded(const ra_tile_call *c, const vec alpha[VECTORS])
-{
-    tile_values(c, true, alpha);
-}
+PASSES(whole, VECTORS)
+PASSES(narrow, VECTORS - 1)
 
 static void tile(const ra_tile_call *c)
 {
-    vec top[VECTORS], alpha[VECTORS];
-    (c->head_dim > DOT_CHUNK ? scores_long : c->lo ? scores_masked : scores_plain)(c, top);
-    softmax(c, top, alpha);
-    (c->lo && c->guard ? values_guarded : values_plain)(c, alpha);
+    if (c->narrow)
+        tile_narrow(c);
+    else
+        tile_whole(c);
+}
+
+INLINE float exp2_one(float x)
+{
+    float lane[WIDTH];
+    vec v = v_set(x);
+    exp2_nonpositive(&v, 1);
+    v_store(lane, v);
+    return lane[0];
+}
+
+/* One lane's state with another's, maybe of different groups: a row of a branch with the row itself. */
+static void merge_lane(float *into, const float *from, int value_dim)
+{
+    float max = into[0] > from[0] ? into[0] : from[0], reference = max > -INFINITY ? max : 0.0f;
+    float scale_into = exp2_one(into[0] - reference), scale_from = exp2_one(from[0] - reference);
+    into[0] = max;
+    for (ptrdiff_t i = 1; i < 2 + value_dim; i++)
+        into[i * LANES] = into[i * LANES] * scale_into + from[i * LANES] * scale_from;
 }
 
 static void merge_group(float *into, const float *from, int value_dim)
@@ -540,15 +596,6 @@ INLINE float sum_lanes(vec v)
     for (int half = WIDTH / 2; half > 0; half /= 2)
         for (int i = 0; i < half; i++)
             lane[i] += lane[i + half];
-    return lane[0];
-}
-
-INLINE float exp2_one(float x)
-{
-    float lane[WIDTH];
-    vec v = v_set(x);
-    exp2_nonpositive(&v, 1);
-    v_store(lane, v);
     return lane[0];
 }
 
@@ -696,7 +743,7 @@ static void merge_row(float *into, const float *from, int value_dim)
 
 const ra_kernel KERNEL_NAME = {
     .id = KERNEL_ID,
-    .blocking = {LANES, TILE_GROUPS, TILE_BYTES, DECODE_QUERIES},
+    .blocking = {LANES, LANES - WIDTH, TILE_GROUPS, TILE_BYTES, DECODE_QUERIES},
     .pack_rows = pack_rows,
     .pack_query = pack_query,
     .pack_value = pack_value,
@@ -704,5 +751,6 @@ const ra_kernel KERNEL_NAME = {
     .decode = decode,
     .merge_group = merge_group,
     .merge_row = merge_row,
+    .merge_lane = merge_lane,
     .finish_group = finish_group,
 };

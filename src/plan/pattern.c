@@ -6,13 +6,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const ra_term_kind *const kinds[] = {&ra_term_full, &ra_term_causal, &ra_term_window, &ra_term_documents};
+static const ra_term_kind *const kinds[] = {&ra_term_full,      &ra_term_causal,  &ra_term_window,
+                                            &ra_term_documents, &ra_term_dilated, &ra_term_blocks};
 enum { KINDS = sizeof kinds / sizeof kinds[0] };
+
+/* ---- Intervals --------------------------------------------------------------------------------------------------- */
 
 ra_interval ra_pattern_interval(const ra_pattern *pattern, int64_t position)
 {
     ra_interval seen = {0, pattern->kv_len};
-    for (int i = 0; i < pattern->count; i++) {
+    for (int i = 0; i < pattern->count && pattern->bounded; i++) {
+        if (!pattern->terms[i].kind->interval)
+            continue;
         ra_interval term = pattern->terms[i].kind->interval(&pattern->terms[i], position);
         seen.lo = ra_max(seen.lo, term.lo);
         seen.hi = ra_min(seen.hi, term.hi);
@@ -31,19 +36,149 @@ ra_interval ra_pattern_reach(const ra_pattern *pattern, int64_t first, int64_t c
     return head.lo < head.hi ? (ra_interval){head.lo, tail.hi} : (ra_interval){0, 0};
 }
 
-int ra_pattern_sees(const ra_pattern *pattern, int64_t position, int64_t key)
+ra_interval ra_pattern_hull(const ra_pattern *p, int64_t first, int64_t count)
 {
-    for (int i = 0; i < pattern->count; i++)
-        if (!pattern->terms[i].kind->sees(&pattern->terms[i], position, key))
-            return 0;
-    return 1;
+    ra_interval hull = ra_pattern_reach(p, first, count);
+    int64_t last = first + count - 1;
+    if (p->dilation && last >= 0) {
+        int64_t widest = 1;
+        for (int i = 0; i < p->dilation->count; i++)
+            widest = ra_max(widest, p->dilation->segment[i]);
+        /* Segments of other branches begin and end less than the widest one's length away. */
+        hull.lo = ra_max(hull.lo, ra_add_clamped(ra_max(first, 0), 1 - widest));
+        hull.hi = ra_min(hull.hi, ra_add_clamped(last, widest));
+    }
+    if (p->blocks && last >= 0) {
+        int64_t size = p->blocks->size, reach = ra_blocks_reach(p->blocks);
+        int64_t lo = ra_max(0, ra_max(first, 0) / size - reach);
+        int64_t hi = ra_min(p->blocks->count, ra_add_clamped(last / size, reach) + 1);
+        hull.lo = ra_max(hull.lo, lo * size);
+        hull.hi = ra_min(hull.hi, hi == p->blocks->count ? p->kv_len : hi * size);
+    }
+    bool nothing = (p->dilation || p->blocks) && last < 0;
+    return nothing || hull.lo >= hull.hi ? (ra_interval){0, 0} : hull;
+}
+
+/* ---- Heads and branches ------------------------------------------------------------------------------------------ */
+
+bool ra_pattern_is_interval(const ra_pattern *pattern)
+{
+    return !pattern->dilation && !pattern->blocks;
+}
+
+bool ra_pattern_same(const ra_pattern *p, int64_t head, int64_t other)
+{
+    if (p->blocks && !ra_blocks_same(p->blocks))
+        return head == other;
+    int branches = ra_pattern_branches(p, head);
+    if (branches != ra_pattern_branches(p, other))
+        return false;
+    for (int i = 0; i < branches; i++) {
+        ra_lattice a = ra_pattern_lattice(p, head, i), b = ra_pattern_lattice(p, other, i);
+        if (a.segment != b.segment || a.rate != b.rate || a.offset != b.offset)
+            return false;
+    }
+    return true;
+}
+
+/* Grouped: the branch of a head, when the first heads % count branches have a head more than the others. */
+static int branch_of_head(const ra_dilation *d, int64_t head)
+{
+    int64_t each = d->heads / d->count, more = d->heads % d->count, with_more = more * (each + 1);
+    return (int)(head < with_more ? head / (each + 1) : more + (head - with_more) / each);
+}
+
+int ra_pattern_branches(const ra_pattern *p, int64_t head)
+{
+    (void)head;
+    return p->dilation && p->dilation->mode != RA_DILATED_GROUPED ? p->dilation->count : 1;
+}
+
+ra_lattice ra_pattern_lattice(const ra_pattern *p, int64_t head, int branch)
+{
+    const ra_dilation *d = p->dilation;
+    if (!d)
+        return ra_lattice_all();
+    int i = d->mode == RA_DILATED_GROUPED ? branch_of_head(d, head) : branch;
+    int64_t rate = d->rate[i], offset = head % rate;
+    if (d->mode == RA_DILATED_GROUPED)
+        offset = i % rate;
+    else if (d->mode == RA_DILATED_TORCHSCALE)
+        offset = head / ra_ceil_div(d->heads, rate);
+    return ra_lattice_make(d->segment[i], rate, offset);
+}
+
+bool ra_pattern_exclusive(const ra_pattern *p, int branch)
+{
+    return branch > 0 && p->dilation && p->dilation->mode == RA_DILATED_UNION;
+}
+
+ra_interval ra_branch_members(const ra_lattice *l, int64_t first, int64_t end)
+{
+    if (ra_lattice_plain(l))
+        return (ra_interval){first, end};
+    return (ra_interval){ra_lattice_below(l, ra_max(0, first)), ra_lattice_below(l, ra_max(0, end))};
+}
+
+ra_interval ra_branch_interval(const ra_pattern *p, const ra_lattice *l, int64_t member)
+{
+    int64_t position = ra_lattice_position(l, member);
+    ra_interval seen = ra_pattern_interval(p, position);
+    if (!p->dilation)
+        return p->blocks && position < 0 ? (ra_interval){0, 0} : seen;
+    if (position < 0 || seen.lo >= seen.hi)
+        return (ra_interval){0, 0};
+    int64_t segment = position / l->segment * l->segment;
+    seen.lo = ra_max(seen.lo, segment);
+    seen.hi = ra_min(seen.hi, ra_add_clamped(segment, l->segment));
+    return ra_branch_members(l, seen.lo, seen.hi);
+}
+
+ra_interval ra_branch_reach(const ra_pattern *p, const ra_lattice *l, int64_t first, int64_t count)
+{
+    int64_t last = first + count - 1;
+    ra_interval head = ra_branch_interval(p, l, first), tail = ra_branch_interval(p, l, last);
+    while (head.lo >= head.hi && first < last)
+        head = ra_branch_interval(p, l, ++first);
+    while (tail.lo >= tail.hi && last > first)
+        tail = ra_branch_interval(p, l, --last);
+    return head.lo < head.hi ? (ra_interval){head.lo, tail.hi} : (ra_interval){0, 0};
+}
+
+/* ---- Rows -------------------------------------------------------------------------------------------------------- */
+
+int ra_pattern_sees(const ra_pattern *pattern, int64_t head, int64_t position, int64_t key)
+{
+    int times = 1;
+    for (int i = 0; i < pattern->count && times; i++)
+        times *= pattern->terms[i].kind->sees(&pattern->terms[i], head, position, key);
+    return times;
+}
+
+/* Every term lets a position of the sequence see itself, but a dilated one only if some branch has it. */
+bool ra_pattern_blind(const ra_pattern *p, int64_t head, int64_t position)
+{
+    if (p->blocks && position < 0)
+        return true;
+    ra_interval seen = ra_pattern_interval(p, position);
+    if (!p->dilation || seen.lo >= seen.hi)
+        return seen.lo >= seen.hi;
+    for (int i = 0; position >= 0 && i < ra_pattern_branches(p, head); i++) {
+        ra_lattice lattice = ra_pattern_lattice(p, head, i);
+        if (ra_lattice_has(&lattice, position))
+            return false;
+    }
+    return true;
 }
 
 void ra_pattern_clear(ra_pattern *pattern)
 {
-    for (int i = 0; i < pattern->count; i++)
+    for (int i = 0; i < pattern->count; i++) {
         free(pattern->terms[i].ends);
-    pattern->count = 0;
+        free(pattern->terms[i].dilation);
+        ra_blocks_free(pattern->terms[i].blocks);
+    }
+    memset(pattern, 0, sizeof *pattern);
 }
 
 /* ---- Text: every message names the character, from 1, at which something else was expected ---------------------- */
@@ -70,7 +205,7 @@ ra_status ra_parse_number(ra_parser *p, const char *what, int64_t *number)
 
 static ra_status unknown_term(const ra_parser *p)
 {
-    char known[256] = "one of ";
+    char known[512] = "one of ";
     for (int i = 0; i < KINDS; i++) {
         size_t used = strlen(known);
         snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", kinds[i]->usage);
@@ -78,27 +213,54 @@ static ra_status unknown_term(const ra_parser *p)
     return ra_parse_expected(p, p->at, known);
 }
 
-static ra_status parse_term(ra_parser *p, ra_term *term)
+ra_status ra_parse_path(ra_parser *p, char **path)
 {
-    size_t length = strcspn(p->at, ":+");
-    for (int i = 0; i < KINDS; i++)
-        if (strlen(kinds[i]->name) == length && memcmp(kinds[i]->name, p->at, length) == 0) {
-            term->kind = kinds[i];
-            p->at += length;
-            return kinds[i]->parse ? kinds[i]->parse(p, term) : RA_OK;
-        }
-    return unknown_term(p);
+    const char *start = p->at + 1;
+    size_t length = strcspn(start, "+");
+    *path = NULL;
+    if (length == 0)
+        return ra_parse_expected(p, start, "a path after \"@\"");
+    *path = malloc(length + 1);
+    if (!*path)
+        return ra_fail(RA_ERROR_MEMORY, "out of memory: %zu bytes for a path", length + 1);
+    memcpy(*path, start, length);
+    (*path)[length] = '\0';
+    p->at = start + length;
+    return RA_OK;
 }
 
-ra_status ra_pattern_parse(const char *text, int64_t kv_len, ra_lengths_loader load, ra_pattern *pattern)
+static ra_status parse_term(ra_parser *p, ra_pattern *pattern)
 {
-    ra_parser p = {text, text, kv_len, load};
+    const char *start = p->at;
+    ra_term *term = &pattern->terms[pattern->count++];
+    size_t length = strcspn(p->at, ":+");
+    for (int i = 0; i < KINDS && !term->kind; i++)
+        if (strlen(kinds[i]->name) == length && memcmp(kinds[i]->name, p->at, length) == 0)
+            term->kind = kinds[i];
+    if (!term->kind)
+        return unknown_term(p);
+    p->at += length;
+    ra_status status = term->kind->parse ? term->kind->parse(p, term) : RA_OK;
+    if (status)
+        return status;
+    if ((term->dilation && pattern->dilation) || (term->blocks && pattern->blocks))
+        return ra_parse_expected(p, start, "a term of another kind: there can be one dilated and one blocks term");
+    pattern->dilation = term->dilation ? term->dilation : pattern->dilation;
+    pattern->blocks = term->blocks ? term->blocks : pattern->blocks;
+    pattern->bounded |= term->kind->interval && term->kind != &ra_term_full;
+    return RA_OK;
+}
+
+ra_status ra_pattern_parse(const char *text, int64_t kv_len, int64_t heads, const ra_pattern_files *files,
+                           ra_pattern *pattern)
+{
+    ra_parser p = {text, text, kv_len, heads, files};
     memset(pattern, 0, sizeof *pattern);
     pattern->kv_len = kv_len;
     for (;;) {
         if (pattern->count == RA_PATTERN_TERMS)
             return ra_parse_expected(&p, p.at, "no more than 16 terms");
-        ra_status status = parse_term(&p, &pattern->terms[pattern->count++]);
+        ra_status status = parse_term(&p, pattern);
         if (status)
             return status;
         if (!*p.at)

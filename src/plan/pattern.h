@@ -1,12 +1,19 @@
 /*
- * Patterns: which keys does the query at a global position see? A pattern is a list of terms that all apply. Text is
- * parsed once; everything after sees integers only. A kind of term is one term_*.c file and one line of the table in
- * pattern.c.
+ * Patterns: which keys does a query head's query at a global position see, and how often? A pattern is a list of terms
+ * that all apply. Text is parsed once; everything after sees integers only. A kind of term is one term_*.c file and one
+ * line of the table in pattern.c.
+ *
+ * Three kinds of answers make up a pattern:
+ *     intervals   causal, window, documents: the keys [lo, hi) of a position, the same for all heads
+ *     branches    dilated: a head's queries and keys are members of lattices, and see each other inside one alone
+ *     blocks      block-sparse: pairs of blocks of positions are kept or not, for each head
  */
 #ifndef RA_PLAN_PATTERN_H
 #define RA_PLAN_PATTERN_H
 
 #include "base/status.h"
+#include "plan/blocks.h"
+#include "plan/lattice.h"
 
 #include <stdbool.h>
 
@@ -15,14 +22,19 @@ typedef struct ra_interval {
     int64_t lo, hi;
 } ra_interval;
 
-/* Reads the lengths in a file; *lengths is malloc'ed for the caller, also when a failure is returned. */
-typedef ra_status (*ra_lengths_loader)(const char *path, int64_t **lengths, int64_t *count);
+/* How files that a pattern names are read. */
+typedef struct ra_pattern_files {
+    /* Document lengths; *lengths is malloc'ed for the caller, also when a failure is returned. */
+    ra_status (*lengths)(const char *path, int64_t **lengths, int64_t *count);
+    /* A mask of blocks, [count][count] or [heads][count][count], as bits: see ra_blocks. The same ownership. */
+    ra_status (*mask)(const char *path, int64_t count, int64_t heads, uint64_t **bits, bool *by_head);
+} ra_pattern_files;
 
 /* A text being read, and what its terms may need to know. */
 typedef struct ra_parser {
     const char *text, *at;
-    int64_t kv_len;
-    ra_lengths_loader load;
+    int64_t kv_len, heads;
+    const ra_pattern_files *files;
 } ra_parser;
 
 typedef struct ra_term ra_term;
@@ -32,17 +44,36 @@ typedef struct ra_term_kind {
     const char *usage; /* how it is written, for messages */
     /* Reads what follows the name; NULL when nothing does. */
     ra_status (*parse)(ra_parser *parser, ra_term *term);
-    /* The keys that the query at `position` sees. Fast: used to plan and to run. */
+    /* The keys that the query at `position` sees; NULL: not that kind of term. Fast: used to plan and to run. */
     ra_interval (*interval)(const ra_term *term, int64_t position);
-    /* Whether that query sees `key`, by the definition: used by the oracle, which shares nothing with `interval`. */
-    bool (*sees)(const ra_term *term, int64_t position, int64_t key);
+    /* How often that query sees `key`, by the definition: used by the oracle, which shares nothing with the rest. */
+    int (*sees)(const ra_term *term, int64_t head, int64_t position, int64_t key);
 } ra_term_kind;
+
+enum { RA_BRANCHES = 16 };
+
+/* How a head's branches and their offsets are found. */
+typedef enum ra_dilated_mode {
+    RA_DILATED_PAPER,
+    RA_DILATED_UNION,
+    RA_DILATED_GROUPED,
+    RA_DILATED_TORCHSCALE
+} ra_dilated_mode;
+
+typedef struct ra_dilation {
+    int count;
+    ra_dilated_mode mode;
+    int64_t heads;
+    int64_t segment[RA_BRANCHES], rate[RA_BRANCHES];
+} ra_dilation;
 
 struct ra_term {
     const ra_term_kind *kind;
-    int64_t left, right; /* window */
-    int64_t *ends;       /* documents: the position after each one's last; owned */
-    int64_t count;       /* of ends */
+    int64_t left, right;   /* window */
+    int64_t *ends;         /* documents: the position after each one's last; owned */
+    int64_t count;         /* of ends */
+    ra_dilation *dilation; /* dilated; owned */
+    ra_blocks *blocks;     /* blocks; owned */
 };
 
 enum { RA_PATTERN_TERMS = 16 };
@@ -51,28 +82,70 @@ typedef struct ra_pattern {
     int64_t kv_len;
     int count;
     ra_term terms[RA_PATTERN_TERMS];
+    const ra_dilation *dilation; /* of the one term that has one, or NULL */
+    const ra_blocks *blocks;     /* the same */
+    bool bounded;                /* some term is an interval that may be less than all keys */
 } ra_pattern;
 
-extern const ra_term_kind ra_term_full, ra_term_causal, ra_term_window, ra_term_documents;
+extern const ra_term_kind ra_term_full, ra_term_causal, ra_term_window, ra_term_documents, ra_term_dilated,
+    ra_term_blocks;
 
-/* Parse `text` for keys 0 .. kv_len - 1. Clear with ra_pattern_clear, also after a failure. */
-ra_status ra_pattern_parse(const char *text, int64_t kv_len, ra_lengths_loader load, ra_pattern *pattern);
+/* Parse `text` for keys 0 .. kv_len - 1 and so many query heads. Clear with ra_pattern_clear, also after a failure. */
+ra_status ra_pattern_parse(const char *text, int64_t kv_len, int64_t heads, const ra_pattern_files *files,
+                           ra_pattern *pattern);
 void ra_pattern_clear(ra_pattern *pattern);
 
-/* The keys that the query at `position` sees. */
+/* Whether all terms are intervals: then there is one branch, of all positions, and nothing depends on the head. */
+bool ra_pattern_is_interval(const ra_pattern *pattern);
+
+/* Whether two heads see the same. */
+bool ra_pattern_same(const ra_pattern *pattern, int64_t head, int64_t other);
+
+/* How often the query at `position` sees `key`, by the definition. */
+int ra_pattern_sees(const ra_pattern *pattern, int64_t head, int64_t position, int64_t key);
+
+/* Whether the query at `position` sees no key at all. */
+bool ra_pattern_blind(const ra_pattern *pattern, int64_t head, int64_t position);
+
+/* ---- Intervals --------------------------------------------------------------------------------------------------- */
+
+/* The keys that the query at `position` sees, as far as interval terms say. */
 ra_interval ra_pattern_interval(const ra_pattern *pattern, int64_t position);
 
 /*
- * The keys that some query at positions first .. first + count - 1 sees. They are an interval, because neighbours'
- * intervals overlap or touch, and both ends of them only move forward.
+ * The keys that some query at positions first .. first + count - 1 sees, as far as interval terms say. They are an
+ * interval, because neighbours' intervals overlap or touch, and both ends of them only move forward.
  */
 ra_interval ra_pattern_reach(const ra_pattern *pattern, int64_t first, int64_t count);
 
-/* How often that query sees `key`, by the definition. */
-int ra_pattern_sees(const ra_pattern *pattern, int64_t position, int64_t key);
+/* Keys outside of which those queries see none, whatever the head. */
+ra_interval ra_pattern_hull(const ra_pattern *pattern, int64_t first, int64_t count);
+
+/* ---- Branches ---------------------------------------------------------------------------------------------------- */
+
+/* Branches of a head, and what each of them selects. A row's results in all of them become one softmax. */
+int ra_pattern_branches(const ra_pattern *pattern, int64_t head);
+ra_lattice ra_pattern_lattice(const ra_pattern *pattern, int64_t head, int branch);
+
+/* Whether a branch leaves out the pairs of earlier ones: each key counts once. */
+bool ra_pattern_exclusive(const ra_pattern *pattern, int branch);
+
+/* The members of a lattice that one of them, a query, sees as far as intervals and its segment say. */
+ra_interval ra_branch_interval(const ra_pattern *pattern, const ra_lattice *lattice, int64_t member);
+
+/* The same for members first .. first + count - 1 together, count > 0. */
+ra_interval ra_branch_reach(const ra_pattern *pattern, const ra_lattice *lattice, int64_t first, int64_t count);
+
+/* Members at positions first <= p < end: as numbers lo .. hi - 1. */
+ra_interval ra_branch_members(const ra_lattice *lattice, int64_t first, int64_t end);
+
+/* ---- Text -------------------------------------------------------------------------------------------------------- */
 
 /* For the terms' parsers: an error at `at`, and a whole number >= 0 at parser->at. */
 ra_status ra_parse_expected(const ra_parser *parser, const char *at, const char *what);
 ra_status ra_parse_number(ra_parser *parser, const char *what, int64_t *number);
+
+/* The path after an '@' where the parser stands, up to the next '+' or the end; malloc'ed for the caller. */
+ra_status ra_parse_path(ra_parser *parser, char **path);
 
 #endif

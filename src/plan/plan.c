@@ -9,6 +9,9 @@
  */
 enum { ENOUGH_TASKS = 64, SMALLEST_SPAN_BLOCKS = 32, DECODE_HEADS = 8, DECODE_ROWS = 64 };
 
+/* Tile orders other than row go through squares of so many groups and blocks of keys, whatever the threads. */
+enum { SUPER_TILE = 8 };
+
 /* Arrays at distances of a power of two would fall on the same cache sets; a few lines in between avoid it. */
 static int64_t place(int64_t *bytes, int64_t size)
 {
@@ -23,6 +26,8 @@ static void split_keys(ra_plan *p, int64_t tasks)
 {
     int64_t blocks = ra_ceil_div(p->kv_len, RA_KEY_BLOCK);
     int64_t wanted = ra_max(1, ra_min(ENOUGH_TASKS / tasks, blocks / SMALLEST_SPAN_BLOCKS));
+    if (p->pattern.dilation) /* a span would cut through blocks of a lattice's members */
+        wanted = 1;
     int64_t span_blocks = ra_ceil_div(blocks, wanted);
     p->span_keys = span_blocks * RA_KEY_BLOCK;
     p->spans = ra_ceil_div(blocks, span_blocks);
@@ -32,6 +37,8 @@ static void split_keys(ra_plan *p, int64_t tasks)
 static int64_t groups_of_tile(const ra_plan *p, int64_t groups, int threads)
 {
     const ra_blocking *b = &p->blocking;
+    if (p->tiles != RA_TILES_ROW)
+        return ra_min(SUPER_TILE, groups);
     int64_t group_bytes = (int64_t)b->lanes * (p->head_dim + p->value_dim + 2) * (int64_t)sizeof(float);
     int64_t most = ra_max(1, ra_min(b->tile_groups, b->tile_bytes / group_bytes));
     int64_t per_thread = ra_max(1, p->batch * p->heads * groups / (8 * (int64_t)threads));
@@ -41,7 +48,8 @@ static int64_t groups_of_tile(const ra_plan *p, int64_t groups, int threads)
 
 static void lay_out_tiles(ra_workload *w, const ra_plan *p, bool states)
 {
-    int64_t lanes = w->lanes;
+    int64_t lanes = w->grouping.lanes;
+    w->blocks = p->tiles == RA_TILES_ROW ? 1 : SUPER_TILE;
     w->tile_groups = groups_of_tile(p, w->groups, w->threads);
     w->q_tiles = ra_ceil_div(w->groups, w->tile_groups);
     w->tasks = p->batch * p->heads * w->q_tiles;
@@ -50,15 +58,19 @@ static void lay_out_tiles(ra_workload *w, const ra_plan *p, bool states)
     ra_scratch *s = &w->scratch;
     s->query = place(&s->bytes, w->tile_groups * lanes * p->head_dim * f);
     s->state = place(&s->bytes, states ? 0 : w->tile_groups * p->unit_floats * f);
-    s->key = place(&s->bytes, (int64_t)RA_KEY_BLOCK * p->head_dim * f);
+    bool branches = p->pattern.dilation != NULL;
+    s->branch = place(&s->bytes, branches ? w->tile_groups * p->unit_floats * f : 0);
+    s->key = place(&s->bytes, w->blocks * RA_KEY_BLOCK * p->head_dim * f);
     s->staging = place(&s->bytes, (int64_t)RA_KEY_BLOCK * p->value_dim * f);
-    s->value = place(&s->bytes, RA_KEY_BLOCK * columns * f);
+    s->value = place(&s->bytes, w->blocks * RA_KEY_BLOCK * columns * f);
     s->edge = place(&s->bytes, (int64_t)RA_KEY_BLOCK * p->value_dim * f);
     s->scores = place(&s->bytes, RA_KEY_BLOCK * lanes * f);
     s->rows = place(&s->bytes, w->tile_groups * lanes * (int64_t)sizeof(ra_interval));
     s->groups = place(&s->bytes, w->tile_groups * (int64_t)sizeof(ra_group_bounds));
     s->lo = place(&s->bytes, lanes * (int64_t)sizeof(int32_t));
     s->hi = place(&s->bytes, lanes * (int64_t)sizeof(int32_t));
+    s->sieve = place(&s->bytes, ra_sieve_bytes(&p->pattern, (int)lanes, w->tile_groups));
+    s->seen = place(&s->bytes, RA_KEY_BLOCK * (int64_t)sizeof(uint64_t));
 }
 
 static int64_t decode_task_heads(const ra_plan *p)
@@ -91,10 +103,16 @@ static void lay_out_decoding(ra_workload *w, const ra_plan *p, bool states)
 void ra_workload_lay_out(ra_workload *w, const ra_plan *p, ra_share queries, int threads, bool states)
 {
     *w = (ra_workload){.queries = queries, .threads = threads};
-    w->lanes = p->variant == RA_VARIANT_DECODE ? 1 : p->blocking.lanes;
+    w->grouping = (ra_grouping){1, 1, p->offset, 0};
+    if (p->variant == RA_VARIANT_TILE)
+        w->grouping.lanes = p->blocking.lanes, w->grouping.narrow = p->blocking.narrow;
+    /* A group in two rows of blocks would work on what either of them keeps. */
+    const ra_blocks *blocks = p->pattern.blocks;
+    if (blocks && !p->pattern.dilation && !queries.step && blocks->size >= w->grouping.lanes)
+        w->grouping.cut = blocks->size;
     if (queries.rows == 0)
         return;
-    w->groups = ra_group_count(&queries, w->lanes);
+    w->groups = ra_group_count(&queries, &w->grouping);
     w->units = p->batch * p->heads * w->groups;
     if (p->variant == RA_VARIANT_DECODE)
         lay_out_decoding(w, p, states);
@@ -102,42 +120,18 @@ void ra_workload_lay_out(ra_workload *w, const ra_plan *p, ra_share queries, int
         lay_out_tiles(w, p, states);
 }
 
-/* A group sees the keys from its first to its last in one piece, so its tiles need not be walked. */
-void ra_workload_count(ra_workload *w, const ra_plan *p)
-{
-    ra_interval rows[64];
-    double tiles = 0, visible = 0, worked = 0;
-    for (int64_t i = 0; i < w->queries.ranges; i++) {
-        ra_range range = ra_share_range(&w->queries, i);
-        for (int64_t first = range.first; first < range.end; first += w->lanes) {
-            int n = (int)ra_min(w->lanes, range.end - first);
-            for (int row = 0; row < n; row++) {
-                rows[row] = ra_pattern_interval(&p->pattern, first + p->offset + row);
-                visible += (double)ra_max(0, rows[row].hi - rows[row].lo);
-            }
-            ra_group_bounds b = ra_group_bounds_of(rows, n);
-            if (b.min_lo >= b.max_hi)
-                continue;
-            tiles += (double)(ra_ceil_div(b.max_hi, RA_KEY_BLOCK) - b.min_lo / RA_KEY_BLOCK);
-            worked += (double)(ra_ceil_div(b.max_hi, RA_KEY_UNIT) - b.min_lo / RA_KEY_UNIT) * RA_KEY_UNIT * w->lanes;
-        }
-    }
-    double heads = (double)p->batch * (double)p->heads;
-    w->tiles = tiles * heads;
-    w->pairs_visible = visible * heads;
-    w->pairs_worked = worked * heads;
-}
-
 ra_status ra_plan_lay_out(ra_plan *p, int threads)
 {
-    bool decoding = p->q_len <= p->blocking.decode_queries;
+    bool decoding = p->q_len <= p->blocking.decode_queries && ra_pattern_is_interval(&p->pattern);
     p->variant = decoding ? RA_VARIANT_DECODE : RA_VARIANT_TILE;
     p->unit_floats = decoding ? 2 + p->value_dim : ra_group_state_floats(p->blocking.lanes, p->value_dim);
     split_keys(p, p->batch * (decoding ? ra_ceil_div(p->kv_heads, decode_task_heads(p))
                                        : p->heads * ra_ceil_div(p->q_len, p->blocking.lanes)));
     ra_workload *all = &p->all;
     ra_workload_lay_out(all, p, ra_share_of_range(0, p->q_len), threads, p->spans > 1);
-    ra_workload_count(all, p);
+    ra_status status = ra_workload_count(all, p);
+    if (status)
+        return status;
     p->flops = 2 * all->pairs_visible * (double)(p->head_dim + p->value_dim);
     all->threads = (int)ra_min(threads, all->tasks * p->spans);
     int64_t part_floats = 0, scratch;

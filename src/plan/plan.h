@@ -2,11 +2,12 @@
 #ifndef RA_PLAN_PLAN_H
 #define RA_PLAN_PLAN_H
 
+#include "plan/groups.h"
 #include "plan/tiles.h"
 
 /* Where things are in a worker's scratch memory, in bytes from its start. */
 typedef struct ra_scratch {
-    int64_t query, key, staging, value, edge, scores, state, rows, groups, lo, hi;
+    int64_t query, key, staging, value, edge, scores, state, branch, rows, groups, sieve, lo, hi, seen;
     int64_t bytes;
 } ra_scratch;
 
@@ -14,14 +15,15 @@ typedef struct ra_scratch {
 typedef struct ra_workload {
     ra_share queries;
     int threads;
-    int lanes;           /* rows of a group: 1 for decoding */
-    int64_t groups;      /* of a head */
-    int64_t tile_groups; /* of a task */
-    int64_t q_tiles;     /* tasks along the queries */
-    int64_t task_heads;  /* key/value heads of a task (decoding variant) */
-    int64_t tasks;       /* with one span of keys */
-    int64_t units;       /* states: groups over batch and heads */
-    ra_scratch scratch;  /* of each worker */
+    ra_grouping grouping; /* with one lane for decoding */
+    int64_t groups;       /* of a head */
+    int64_t tile_groups;  /* of a task */
+    int64_t q_tiles;      /* tasks along the queries */
+    int64_t blocks;       /* of keys that are packed at a time */
+    int64_t task_heads;   /* key/value heads of a task (decoding variant) */
+    int64_t tasks;        /* with one span of keys */
+    int64_t units;        /* states: groups over batch and heads */
+    ra_scratch scratch;   /* of each worker */
     double tiles, pairs_visible, pairs_worked;
 } ra_workload;
 
@@ -37,6 +39,7 @@ struct ra_plan {
     ra_kernel_id kernel;
     ra_blocking blocking;
     ra_variant variant;
+    ra_tile_order tiles;
     ra_progress progress;
     void *progress_user;
 
@@ -60,6 +63,15 @@ ra_status ra_plan_lay_out(ra_plan *plan, int threads);
 void ra_workload_lay_out(ra_workload *work, const ra_plan *plan, ra_share queries, int threads, bool states);
 
 /* Tiles and pairs, from the pattern alone: what a run counts tile by tile must come out the same. */
-void ra_workload_count(ra_workload *work, const ra_plan *plan);
+ra_status ra_workload_count(ra_workload *work, const ra_plan *plan);
+
+/*
+ * The first group of a query tile. Tile 0 is worked last and has what is left over: threads that end with small tasks
+ * end at nearly the same time.
+ */
+static inline int64_t ra_first_of_tile(const ra_workload *work, int64_t tile)
+{
+    return tile ? work->groups - (work->q_tiles - tile) * work->tile_groups : 0;
+}
 
 #endif

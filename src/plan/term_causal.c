@@ -7,8 +7,9 @@ static ra_interval full_interval(const ra_term *term, int64_t position)
     return (ra_interval){0, INT64_MAX};
 }
 
-static bool full_sees(const ra_term *term, int64_t position, int64_t key)
+static int full_sees(const ra_term *term, int64_t head, int64_t position, int64_t key)
 {
+    (void)head;
     (void)term, (void)position, (void)key;
     return true;
 }
@@ -19,8 +20,9 @@ static ra_interval causal_interval(const ra_term *term, int64_t position)
     return (ra_interval){0, position + 1};
 }
 
-static bool causal_sees(const ra_term *term, int64_t position, int64_t key)
+static int causal_sees(const ra_term *term, int64_t head, int64_t position, int64_t key)
 {
+    (void)head;
     (void)term;
     return key <= position;
 }

@@ -3,7 +3,6 @@
 #include "plan/pattern.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 /* LEN,LEN,... where the parser stands. */
 static ra_status parse_lengths(ra_parser *p, int64_t **lengths, int64_t *count)
@@ -24,20 +23,12 @@ static ra_status parse_lengths(ra_parser *p, int64_t **lengths, int64_t *count)
     }
 }
 
-/* @PATH, up to the next '+' or the end. */
 static ra_status load_lengths(ra_parser *p, int64_t **lengths, int64_t *count)
 {
-    const char *start = p->at + 1;
-    size_t length = strcspn(start, "+");
-    if (length == 0)
-        return ra_parse_expected(p, start, "a path after \"@\"");
-    char *path = malloc(length + 1);
-    if (!path)
-        return ra_fail(RA_ERROR_MEMORY, "out of memory: %zu bytes for a path", length + 1);
-    memcpy(path, start, length);
-    path[length] = '\0';
-    p->at = start + length;
-    ra_status status = p->load(path, lengths, count);
+    char *path = NULL;
+    ra_status status = ra_parse_path(p, &path);
+    if (!status)
+        status = p->files->lengths(path, lengths, count);
     free(path);
     return status;
 }
@@ -89,8 +80,9 @@ static ra_interval documents_interval(const ra_term *term, int64_t position)
     return (ra_interval){document ? term->ends[document - 1] : 0, term->ends[document]};
 }
 
-static bool documents_sees(const ra_term *term, int64_t position, int64_t key)
+static int documents_sees(const ra_term *term, int64_t head, int64_t position, int64_t key)
 {
+    (void)head;
     return position >= 0 && document_of(term, position) == document_of(term, key);
 }
 

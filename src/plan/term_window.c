@@ -23,8 +23,9 @@ static ra_interval window_interval(const ra_term *term, int64_t position)
                          ra_add_clamped(ra_add_clamped(position, term->right), 1)};
 }
 
-static bool window_sees(const ra_term *term, int64_t position, int64_t key)
+static int window_sees(const ra_term *term, int64_t head, int64_t position, int64_t key)
 {
+    (void)head;
     return key < position ? position - key <= term->left : key - position <= term->right;
 }
 

@@ -4,38 +4,6 @@
 
 /* ---- Groups ------------------------------------------------------------------------------------------------------ */
 
-int64_t ra_group_count(const ra_share *queries, int lanes)
-{
-    if (queries->step) { /* all ranges are whole blocks but the last */
-        int64_t last = queries->rows - (queries->ranges - 1) * RA_KEY_BLOCK;
-        return (queries->ranges - 1) * ra_ceil_div(RA_KEY_BLOCK, lanes) + ra_ceil_div(last, lanes);
-    }
-    int64_t groups = 0;
-    for (int64_t i = 0; i < queries->ranges; i++) {
-        ra_range range = ra_share_range(queries, i);
-        groups += ra_ceil_div(range.end - range.first, lanes);
-    }
-    return groups;
-}
-
-ra_group ra_group_at(const ra_share *queries, int lanes, int64_t number)
-{
-    int64_t i = 0;
-    if (queries->step) {
-        int64_t each = ra_ceil_div(RA_KEY_BLOCK, lanes);
-        i = ra_min(number / each, queries->ranges - 1);
-        number -= i * each;
-    }
-    ra_range range = ra_share_range(queries, i);
-    int64_t groups;
-    while (number >= (groups = ra_ceil_div(range.end - range.first, lanes))) {
-        number -= groups;
-        range = ra_share_range(queries, ++i);
-    }
-    int64_t skip = number * lanes;
-    return (ra_group){range.first + skip, range.row + skip, (int)ra_min(lanes, range.end - range.first - skip)};
-}
-
 ra_group_bounds ra_group_bounds_of(const ra_interval *rows, int count)
 {
     ra_group_bounds b = {INT64_MAX, 0, 0, INT64_MAX, count};
@@ -52,11 +20,28 @@ ra_group_bounds ra_group_bounds_of(const ra_interval *rows, int count)
     return b;
 }
 
-void ra_tiles_add(ra_tiles *t, const ra_pattern *pattern, int64_t position, int rows)
+void ra_tiles_begin(ra_tiles *t, const ra_pattern *pattern, int64_t head, int branch, int lanes,
+                    const ra_tiles_memory *memory)
+{
+    t->pattern = pattern;
+    t->lattice = ra_pattern_lattice(pattern, head, branch);
+    t->lanes = lanes;
+    t->group_count = 0;
+    t->rows = memory->rows;
+    t->groups = memory->groups;
+    t->next = t->end = 0;
+    t->sifted = ra_sieve_needed(pattern, branch);
+    if (t->sifted)
+        ra_sieve_begin(&t->sieve, memory->sieve, pattern, head, branch, lanes, memory->room);
+}
+
+void ra_tiles_add(ra_tiles *t, int64_t member, int rows)
 {
     ra_interval *row = t->rows + (int64_t)t->group_count * t->lanes;
     for (int i = 0; i < rows; i++)
-        row[i] = ra_pattern_interval(pattern, position + i);
+        row[i] = ra_branch_interval(t->pattern, &t->lattice, member + i);
+    for (int i = 0; t->sifted && i < rows; i++)
+        ra_sieve_add(&t->sieve, t->group_count, i, member + i);
     t->groups[t->group_count++] = ra_group_bounds_of(row, rows);
 }
 
@@ -79,10 +64,12 @@ void ra_tiles_seek(ra_tiles *t, int64_t lo, int64_t hi)
 }
 
 /* The first key from `from` on that some group may see. */
-static int64_t next_seen(const ra_tiles *t, int64_t from)
+static int64_t next_seen(ra_tiles *t, int64_t from)
 {
     int64_t next = INT64_MAX;
-    for (int g = 0; g < t->group_count; g++)
+    if (t->sifted && from < t->end)
+        from = ra_sieve_next(&t->sieve, from);
+    for (int g = 0; g < t->group_count && next > from; g++)
         if (t->groups[g].max_hi > from)
             next = ra_min(next, ra_max(t->groups[g].min_lo, from));
     return next;
@@ -97,6 +84,62 @@ bool ra_tiles_next(ra_tiles *t, ra_block *block)
     block->skip = (int)ra_max(0, t->next - block->first);
     block->rows = (int)ra_min(RA_KEY_BLOCK, t->end - block->first);
     t->next = block->first + RA_KEY_BLOCK;
+    ra_tiles_look(t, block);
+    return true;
+}
+
+int64_t ra_tiles_peek(ra_tiles *t)
+{
+    int64_t seen = next_seen(t, t->next);
+    return seen >= t->end ? seen : ra_max(t->next, seen / RA_KEY_BLOCK * RA_KEY_BLOCK);
+}
+
+void ra_tiles_look(ra_tiles *t, const ra_block *block)
+{
+    if (t->sifted)
+        ra_sieve_look(&t->sieve, block->first, block->skip, block->rows);
+}
+
+/* The keys of a block that a row sees. */
+static uint64_t row_bits(const ra_tiles *t, int group, int lane, const ra_block *block)
+{
+    const ra_interval *row = &t->rows[(int64_t)group * t->lanes + lane];
+    int64_t lo = ra_max(row->lo - block->first, block->skip), hi = ra_min(row->hi - block->first, block->rows);
+    return ra_bits(lo, hi) & ra_sieve_row(&t->sieve, group, lane);
+}
+
+/* What the rows of a group see of a block: some of them, and all. */
+static void seen_by_rows(const ra_tiles *t, int group, const ra_block *block, uint64_t *some, uint64_t *all)
+{
+    const ra_group_bounds *b = &t->groups[group];
+    int64_t from = block->first;
+    *some = 0;
+    *all = UINT64_MAX;
+    if (b->max_lo != INT64_MAX && ra_sieve_alike(&t->sieve, group, b->rows)) {
+        /* Rows of one row of blocks differ in their intervals alone, and these overlap or touch. */
+        uint64_t here = ra_bits(block->skip, block->rows) & ra_sieve_row(&t->sieve, group, 0);
+        *some = here & ra_bits(ra_max(0, b->min_lo - from), b->max_hi - from);
+        *all = here & ra_bits(ra_max(0, b->max_lo - from), b->min_hi - from);
+        return;
+    }
+    for (int i = 0; i < b->rows; i++) {
+        uint64_t seen = row_bits(t, group, i, block);
+        *some |= seen;
+        *all &= seen;
+    }
+}
+
+/* Of a sifted tile: its keys are those that some row sees. */
+static bool sift(const ra_tiles *t, int group, const ra_block *block, ra_tile *tile)
+{
+    uint64_t some, all;
+    seen_by_rows(t, group, block, &some, &all);
+    if (!some)
+        return false;
+    tile->begin = __builtin_ctzll(some) / RA_KEY_UNIT * RA_KEY_UNIT;
+    tile->end = (RA_KEY_BLOCK - __builtin_clzll(some) + RA_KEY_UNIT - 1) / RA_KEY_UNIT * RA_KEY_UNIT;
+    uint64_t here = ra_bits(tile->begin, tile->end);
+    tile->masked = tile->bits = (all & here) != here;
     return true;
 }
 
@@ -106,15 +149,46 @@ bool ra_tiles_part(const ra_tiles *t, int group, const ra_block *block, ra_tile 
     int64_t lo = ra_max(b->min_lo, block->first + block->skip), hi = ra_min(b->max_hi, block->first + block->rows);
     if (lo >= hi)
         return false;
+    /* What an exclusive branch leaves out is masked, and not looked for: its tiles can be counted without them. */
+    if (t->sifted && !t->sieve.earlier)
+        return sift(t, group, block, tile);
     tile->begin = (int)((lo - block->first) / RA_KEY_UNIT * RA_KEY_UNIT);
     tile->end = (int)(ra_ceil_div(hi - block->first, RA_KEY_UNIT) * RA_KEY_UNIT);
-    tile->masked = b->max_lo > block->first + tile->begin || b->min_hi < block->first + tile->end ||
+    tile->bits = t->sifted;
+    tile->masked = t->sifted || b->max_lo > block->first + tile->begin || b->min_hi < block->first + tile->end ||
                    tile->begin < block->skip || tile->end > block->rows;
     return true;
 }
 
-int64_t ra_tiles_mask(const ra_tiles *t, int group, const ra_block *block, int32_t *lo, int32_t *hi)
+/* Rows of bits to columns of bits: swap ever smaller squares across the diagonal. */
+static void transpose(uint64_t m[64])
 {
+    uint64_t half = UINT64_C(0x00000000ffffffff);
+    for (int size = 32; size; size /= 2, half ^= half << size)
+        for (int i = 0; i < 64; i = (i + size + 1) & ~size) {
+            uint64_t swapped = (m[i] >> size ^ m[i + size]) & half;
+            m[i] ^= swapped << size;
+            m[i + size] ^= swapped;
+        }
+}
+
+static int64_t mask_bits(const ra_tiles *t, int group, const ra_block *block, uint64_t seen[RA_KEY_BLOCK])
+{
+    int64_t visible = 0;
+    int rows = t->groups[group].rows;
+    for (int i = 0; i < RA_KEY_BLOCK; i++) {
+        seen[i] = i < rows ? row_bits(t, group, i, block) : 0;
+        visible += __builtin_popcountll(seen[i]);
+    }
+    transpose(seen);
+    return visible;
+}
+
+int64_t ra_tiles_mask(const ra_tiles *t, int group, const ra_block *block, const ra_tile *tile, int32_t *lo,
+                      int32_t *hi, uint64_t *seen)
+{
+    if (tile->bits)
+        return mask_bits(t, group, block, seen);
     int rows = t->groups[group].rows;
     const ra_interval *row = t->rows + (int64_t)group * t->lanes;
     int64_t visible = 0;

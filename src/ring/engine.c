@@ -6,6 +6,7 @@
 #include "ring/rank.h"
 #include "transport/sim.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,14 +38,20 @@ static ra_status prepare(ra_rank *e)
     return status;
 }
 
-static ra_status run_rank(ra_rank *e, double started)
+/* `point`: where the rank goes on; NULL: it begins. */
+static ra_status run_rank(ra_rank *e, double started, const ra_point *point)
 {
     ra_status status = prepare(e);
+    if (!status)
+        ra_rank_begin(e);
+    if (!status && point)
+        status = ra_rank_continue(e, point);
     if (!status && !e->simulated)
         status = ra_rank_greet(e);
     if (!status)
         status = ra_rank_load_queries(e);
-    if (!status)
+    /* In a ring, own rows are worked first, and are not needed after that. */
+    if (!status && (e->step == 0 || e->ring->options.strategy != RA_STRATEGY_RING))
         status = ra_rank_load_own(e);
     if (!status)
         status = ra_rank_run_steps(e);
@@ -77,7 +84,7 @@ static ra_status run_real(const ra_ring_plan *ring, ra_rank *e, ra_comm *comm, r
                         .what = "the start",
                         .hop = -1};
     ra_rank_stats *all = calloc((size_t)ring->options.ranks, sizeof *all);
-    ra_status status = all ? run_rank(e, started) : ra_fail(RA_ERROR_MEMORY, "out of memory: statistics");
+    ra_status status = all ? run_rank(e, started, NULL) : ra_fail(RA_ERROR_MEMORY, "out of memory: statistics");
     if (!status)
         status = agree(e, all);
     bool given_up = !status || ra_link_fail(&e->link, status);
@@ -89,35 +96,85 @@ static ra_status run_real(const ra_ring_plan *ring, ra_rank *e, ra_comm *comm, r
     return status;
 }
 
+/* Wait for the background after a failure, whose message stays the last one. */
+static void keep_first(ra_status status, ra_background *behind)
+{
+    char message[512];
+    snprintf(message, sizeof message, "%s", ra_last_message());
+    ra_background_wait(behind);
+    ra_fail(status, "%s", message);
+}
+
+/* One virtual rank. */
+static ra_status run_virtual(ra_rank *e, const ra_point *point)
+{
+    double started = ra_seconds();
+    const ra_ring_plan *ring = e->ring;
+    ra_transport transport;
+    bool broken = false;
+    ra_status status = ra_sim_open(e->rank, ring->options.ranks, ra_rank_simulated_source, e, &transport);
+    if (status)
+        return status;
+    e->link = (ra_link){.transport = &transport, .broken = &broken, .timeout = ring->options.timeout};
+    status = run_rank(e, started, point);
+    transport.close(transport.state);
+    if (e->behind && status)
+        keep_first(status, e->behind); /* it may still read into what is given back */
+    ra_rank_give_memory(e, true);
+    return status;
+}
+
+/* A rank is finished: save that, if it is time to. */
+static ra_status save_between(ra_checkpoint *checkpoint, const ra_rank *e)
+{
+    bool stop;
+    ra_checkpoint_rank_done(checkpoint, e->rank, e->stats);
+    if (!ra_checkpoint_due(checkpoint, &stop))
+        return RA_OK;
+    const ra_point point = {.rank = e->rank + 1, .pairs_before = e->pairs_before, .pairs_reported = e->pairs_reported};
+    ra_status status = ra_checkpoint_save(checkpoint, &point, NULL);
+    if (!status && stop)
+        status = ra_fail(RA_ERROR_CANCELLED, "stopped after rank %d, and saved", e->rank);
+    return status;
+}
+
+/* Where a run that was saved goes on. */
+static ra_status go_on(const ra_ring_plan *ring, const ra_tensors *tensors, ra_point *point, ra_rank_stats *stats)
+{
+    *point = (ra_point){0};
+    if (!tensors->checkpoint || !ra_checkpoint_continues(tensors->checkpoint, point, stats))
+        return RA_OK;
+    return ra_checkpoint_restore_rows(tensors->checkpoint, ring, tensors);
+}
+
 /* Virtual ranks, one after the other. */
 static ra_status run_simulated(const ra_ring_plan *ring, ra_rank *template, ra_rank_stats *stats)
 {
-    ra_status status = RA_OK;
-    double pairs = 0, reported = 0;
-    for (int rank = 0; rank < ring->options.ranks && !status; rank++) {
-        double started = ra_seconds();
+    ra_point point;
+    ra_background *behind = NULL;
+    ra_status status = go_on(ring, template->tensors, &point, stats);
+    double pairs = point.pairs_before, reported = point.pairs_reported;
+    if (!status && !ring->by_reference)
+        status = ra_background_open(&behind);
+    for (int rank = (int)point.rank; rank < ring->options.ranks && !status; rank++) {
         ra_rank e = *template;
-        ra_transport transport;
         ra_rank_stats own = RA_RANK_STATS_INIT;
-        bool broken = false;
         e.rank = rank;
         e.simulated = true;
+        e.behind = behind;
         e.stats = &own;
         e.pairs_before = pairs;
         e.pairs_reported = reported;
         e.pairs_total = ring->plan->all.pairs_visible;
-        status = ra_sim_open(rank, ring->options.ranks, ra_rank_simulated_source, &e, &transport);
-        if (status)
-            return status;
-        e.link = (ra_link){.transport = &transport, .broken = &broken, .timeout = ring->options.timeout};
-        status = run_rank(&e, started);
+        status = run_virtual(&e, rank == point.rank ? &point : NULL);
         pairs = e.pairs_before;
         reported = e.pairs_reported;
-        transport.close(transport.state);
-        ra_rank_give_memory(&e, true);
         if (!status && stats)
             stats[rank] = own;
+        if (!status && template->tensors->checkpoint)
+            status = save_between(template->tensors->checkpoint, &e);
     }
+    ra_background_close(behind);
     const ra_plan *p = ring->plan;
     if (!status && p->progress && reported < p->all.pairs_visible)
         p->progress(p->progress_user, p->all.pairs_visible, p->all.pairs_visible);

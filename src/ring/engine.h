@@ -11,7 +11,8 @@
 typedef struct ra_tensors {
     ra_storage *q, *k, *v, *output, *lse; /* lse may be NULL */
     bool parts;
-    bool wants_lse; /* also on a rank without rows */
+    bool wants_lse;            /* also on a rank without rows */
+    ra_checkpoint *checkpoint; /* NULL: the run is not saved */
 } ra_tensors;
 
 /* Run one rank, or all ranks of a simulated communicator. stats: [ranks], or NULL. */

@@ -13,6 +13,15 @@ static uint64_t mix(uint64_t hash, const void *data, size_t size)
     return hash;
 }
 
+static uint64_t blocks_hash(uint64_t hash, const ra_blocks *b)
+{
+    const int64_t figures[] = {b->size,          b->local,        b->global, b->stride, b->random,
+                               (int64_t)b->seed, b->mask_by_head, b->filled, b->extra};
+    int64_t masks = b->mask ? (b->mask_by_head ? b->heads : 1) : 0;
+    hash = mix(hash, figures, sizeof figures);
+    return mix(hash, b->mask, (size_t)(masks * b->count * ra_blocks_words(b->count)) * sizeof *b->mask);
+}
+
 static uint64_t pattern_hash(const ra_pattern *pattern)
 {
     uint64_t hash = UINT64_C(0xcbf29ce484222325);
@@ -22,6 +31,10 @@ static uint64_t pattern_hash(const ra_pattern *pattern)
         hash = mix(hash, &term->left, sizeof term->left);
         hash = mix(hash, &term->right, sizeof term->right);
         hash = mix(hash, term->ends, (size_t)term->count * sizeof *term->ends);
+        if (term->dilation)
+            hash = mix(hash, term->dilation, sizeof *term->dilation);
+        if (term->blocks)
+            hash = blocks_hash(hash, term->blocks);
     }
     return hash;
 }

@@ -2,13 +2,6 @@
 
 #include "base/checked.h"
 
-/* Bits from <= i < to of a word. */
-static uint64_t bits(int64_t from, int64_t to)
-{
-    uint64_t upto = to >= RA_KEY_BLOCK ? UINT64_MAX : (UINT64_C(1) << to) - 1;
-    return upto & ~((UINT64_C(1) << from) - 1);
-}
-
 void ra_mark_range(const ra_share *share, int64_t lo, int64_t hi, uint64_t *words)
 {
     for (int64_t i = ra_share_find(share, lo); i < share->ranges; i++) {
@@ -19,11 +12,20 @@ void ra_mark_range(const ra_share *share, int64_t lo, int64_t hi, uint64_t *word
         int64_t origin = range.first / RA_KEY_BLOCK;
         for (int64_t block = first / RA_KEY_BLOCK; block * RA_KEY_BLOCK < end; block++)
             words[range.block + block - origin] |=
-                bits(ra_max(0, first - block * RA_KEY_BLOCK), end - block * RA_KEY_BLOCK);
+                ra_bits(ra_max(0, first - block * RA_KEY_BLOCK), end - block * RA_KEY_BLOCK);
     }
 }
 
-void ra_mark_needed(const ra_plan *p, const ra_share *queries, const ra_share *keys, uint64_t *words)
+int64_t ra_mark_sets(const ra_plan *p)
+{
+    for (int64_t head = 1; head < p->heads; head++)
+        if (!ra_pattern_same(&p->pattern, 0, head))
+            return p->kv_heads;
+    return 1;
+}
+
+/* Intervals of neighbouring ranges of queries overlap mostly: they are joined before anything is marked. */
+static void mark_intervals(const ra_plan *p, const ra_share *queries, const ra_share *keys, uint64_t *words)
 {
     ra_interval joined = {0, 0};
     for (int64_t i = 0; i < queries->ranges; i++) {
@@ -42,17 +44,117 @@ void ra_mark_needed(const ra_plan *p, const ra_share *queries, const ra_share *k
     ra_mark_range(keys, joined.lo, joined.hi, words);
 }
 
-void ra_mark_owned(const ra_share *owned, const ra_share *keys, uint64_t *words)
+/* Mark the members of a lattice at positions lo <= i < hi, all in the block whose word it is. */
+static void mark_in_block(const ra_lattice *lattice, int64_t lo, int64_t hi, uint64_t *word)
+{
+    ra_interval members = ra_branch_members(lattice, lo, hi);
+    for (int64_t member = members.lo; member < members.hi; member++)
+        *word |= UINT64_C(1) << (ra_lattice_position(lattice, member) % RA_KEY_BLOCK);
+}
+
+/* Mark the members of a lattice at positions lo <= i < hi. */
+static void mark_members(const ra_lattice *lattice, const ra_share *keys, int64_t lo, int64_t hi, uint64_t *words)
+{
+    if (ra_lattice_plain(lattice)) {
+        ra_mark_range(keys, lo, hi, words);
+        return;
+    }
+    for (int64_t i = ra_share_find(keys, lo); i < keys->ranges; i++) {
+        ra_range range = ra_share_range(keys, i);
+        int64_t first = ra_max(range.first, lo), end = ra_min(range.end, hi), origin = range.first / RA_KEY_BLOCK;
+        if (first >= end)
+            break;
+        for (int64_t block = first / RA_KEY_BLOCK; block * RA_KEY_BLOCK < end; block++) {
+            uint64_t *word = &words[range.block + block - origin];
+            /* A branch of rate 1 has marked everything already, mostly. */
+            if (*word != UINT64_MAX)
+                mark_in_block(lattice, ra_max(first, block * RA_KEY_BLOCK), ra_min(end, (block + 1) * RA_KEY_BLOCK),
+                              word);
+        }
+    }
+}
+
+/* What queries at positions first <= i < end see in a branch; all of them are in one row of blocks, if there are any.
+ */
+static void mark_branch(const ra_plan *p, int64_t head, const ra_lattice *lattice, int64_t first, int64_t end,
+                        const ra_share *keys, uint64_t *words)
+{
+    const ra_blocks *blocks = p->pattern.blocks;
+    ra_interval queries = ra_branch_members(lattice, first, end);
+    if (queries.lo >= queries.hi)
+        return;
+    ra_interval seen = ra_branch_reach(&p->pattern, lattice, queries.lo, queries.hi - queries.lo);
+    if (seen.lo >= seen.hi)
+        return;
+    int64_t lo = ra_lattice_position(lattice, seen.lo), hi = ra_lattice_position(lattice, seen.hi - 1) + 1;
+    if (!blocks) {
+        mark_members(lattice, keys, lo, hi, words);
+        return;
+    }
+    int64_t column, column_end;
+    ra_blocks_walk walk =
+        ra_blocks_walk_begin(blocks, head, first / blocks->size, lo / blocks->size, (hi - 1) / blocks->size + 1);
+    while (ra_blocks_walk_next(&walk, &column, &column_end))
+        mark_members(lattice, keys, ra_max(lo, column * blocks->size), ra_min(hi, column_end * blocks->size), words);
+}
+
+static void mark_head(const ra_plan *p, int64_t head, const ra_share *queries, const ra_share *keys, uint64_t *words)
+{
+    const ra_blocks *blocks = p->pattern.blocks;
+    for (int branch = 0; branch < ra_pattern_branches(&p->pattern, head); branch++) {
+        ra_lattice lattice = ra_pattern_lattice(&p->pattern, head, branch);
+        for (int64_t i = 0; i < queries->ranges; i++) {
+            ra_range range = ra_share_range(queries, i);
+            int64_t end = range.end + p->offset;
+            /* Before position 0 nothing is seen. */
+            for (int64_t at = ra_max(0, range.first + p->offset), next; at < end; at = next) {
+                next = blocks ? ra_min(end, (at / blocks->size + 1) * blocks->size) : end;
+                mark_branch(p, head, &lattice, at, next, keys, words);
+            }
+        }
+    }
+}
+
+void ra_mark_needed(const ra_plan *p, int64_t sets, const ra_share *queries, const ra_share *keys, uint64_t *words)
+{
+    if (ra_pattern_is_interval(&p->pattern)) {
+        mark_intervals(p, queries, keys, words);
+        return;
+    }
+    if (keys->rows == 0)
+        return;
+    int64_t heads = p->heads / sets;
+    for (int64_t set = 0; set < sets; set++)
+        for (int64_t first = set * heads, head = first; head < first + heads; head++)
+            if (head == first || !ra_pattern_same(&p->pattern, first, head))
+                mark_head(p, head, queries, keys, words + set * keys->blocks);
+}
+
+void ra_mark_extract(const uint64_t *whole, int64_t whole_blocks, int64_t sets, const ra_share *keys, uint64_t *words)
+{
+    for (int64_t set = 0; set < sets; set++)
+        for (int64_t i = 0; i < keys->ranges; i++) {
+            ra_range range = ra_share_range(keys, i);
+            int64_t first = range.first / RA_KEY_BLOCK, last = (range.end - 1) / RA_KEY_BLOCK;
+            for (int64_t block = first; block <= last; block++)
+                words[set * keys->blocks + range.block + block - first] =
+                    whole[set * whole_blocks + block] &
+                    ra_bits(ra_max(0, range.first - block * RA_KEY_BLOCK), range.end - block * RA_KEY_BLOCK);
+        }
+}
+
+void ra_mark_owned(const ra_share *owned, const ra_share *keys, int64_t sets, uint64_t *words)
 {
     if (keys->rows == 0)
         return;
     int64_t lo = ra_share_range(keys, 0).first, hi = ra_share_range(keys, keys->ranges - 1).end;
-    for (int64_t i = ra_share_find(owned, lo); i < owned->ranges; i++) {
-        ra_range range = ra_share_range(owned, i);
-        if (range.first >= hi)
-            break;
-        ra_mark_range(keys, range.first, range.end, words);
-    }
+    for (int64_t set = 0; set < sets; set++)
+        for (int64_t i = ra_share_find(owned, lo); i < owned->ranges; i++) {
+            ra_range range = ra_share_range(owned, i);
+            if (range.first >= hi)
+                break;
+            ra_mark_range(keys, range.first, range.end, words + set * keys->blocks);
+        }
 }
 
 int64_t ra_marked(const uint64_t *words, int64_t blocks)
@@ -85,16 +187,16 @@ bool ra_mark_walk_next(ra_mark_walk *w, ra_mark_run *run)
         if (w->left) {
             int first = __builtin_ctzll(w->left);
             /* From here on: a mark of `held` that is not one of `some` ends the run. */
-            uint64_t missing = held & ~w->left & ~bits(0, first);
+            uint64_t missing = held & ~w->left & ~ra_bits(0, first);
             int end = missing ? __builtin_ctzll(missing) : RA_KEY_BLOCK;
-            int64_t row = w->row + __builtin_popcountll(held & bits(0, first));
-            int64_t rows = __builtin_popcountll(w->left & bits(0, end));
+            int64_t row = w->row + __builtin_popcountll(held & ra_bits(0, first));
+            int64_t rows = __builtin_popcountll(w->left & ra_bits(0, end));
             if (run->rows && run->row + run->rows != row)
                 return true;
             if (!run->rows)
                 run->row = row;
             run->rows += rows;
-            w->left &= ~bits(0, end);
+            w->left &= ~ra_bits(0, end);
             if (missing)
                 return true;
         }
@@ -113,14 +215,14 @@ bool ra_position_walk_next(ra_position_walk *w, ra_position_run *run)
         int64_t origin = range.first / RA_KEY_BLOCK, at = ra_max(w->at, range.first);
         while (at < range.end) {
             int64_t block = at / RA_KEY_BLOCK;
-            uint64_t from = w->words[range.block + block - origin] & bits(at % RA_KEY_BLOCK, RA_KEY_BLOCK);
+            uint64_t from = w->words[range.block + block - origin] & ra_bits(at % RA_KEY_BLOCK, RA_KEY_BLOCK);
             if (!run->rows) { /* look for the first mark */
                 at = from ? block * RA_KEY_BLOCK + __builtin_ctzll(from) : (block + 1) * RA_KEY_BLOCK;
                 if (!from)
                     continue;
                 *run = (ra_position_run){at, 0, w->row};
             }
-            uint64_t gap = ~from & bits(at % RA_KEY_BLOCK, RA_KEY_BLOCK);
+            uint64_t gap = ~from & ra_bits(at % RA_KEY_BLOCK, RA_KEY_BLOCK);
             int64_t end = gap ? block * RA_KEY_BLOCK + __builtin_ctzll(gap) : (block + 1) * RA_KEY_BLOCK;
             run->rows += end - at;
             at = end;

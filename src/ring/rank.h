@@ -2,26 +2,42 @@
 #ifndef RA_RING_RANK_H
 #define RA_RING_RANK_H
 
+#include "base/background.h"
 #include "base/memory.h"
 #include "exec/exec.h"
+#include "ring/checkpoint.h"
 #include "ring/engine.h"
 #include "ring/schedule.h"
 
 #include <stdatomic.h>
 
-/* Room for keys and values: the marked positions of a share, head by head, one after the other. */
+/*
+ * Room for keys and values: the marked positions of a share, head by head, one after the other. With several sets of
+ * marks each has words, rows before them and tensors of its own; where keys are read by reference there is one.
+ */
 typedef struct ra_slot {
     char *k_memory, *v_memory;
-    uint64_t *words;
-    int64_t *before;
+    uint64_t *words; /* [sets][keys.blocks] */
+    int64_t *before; /* the same */
     ra_share keys;
-    ra_tensor k, v;
+    ra_tensor *k, *v; /* [sets] */
 } ra_slot;
+
+/* Finished rows on their way into storage, from a row of it on. */
+typedef struct ra_written {
+    ra_tensor output, lse;
+    int64_t at;
+} ra_written;
 
 /* Where ranks share memory: who is reading a rank's keys, and whether that may still begin. */
 typedef struct ra_gate {
     _Atomic int readers, closed;
 } ra_gate;
+
+/* What travelled before a phase. */
+typedef struct ra_passed {
+    int64_t hops, bytes_sent, bytes_received;
+} ra_passed;
 
 typedef struct ra_rank {
     const ra_ring_plan *ring;
@@ -36,8 +52,15 @@ typedef struct ra_rank {
     ra_accountant accountant;
 
     ra_slot *slots;
+    int64_t sets;     /* of marks on what is in them */
+    ra_tensor *views; /* the slots' tensors */
     void *query, *slot_memory, *marks, *segments, *states, *scratch, *output;
     uint64_t *some, *other; /* marks to work with */
+    ra_background *behind;  /* reads ahead and writes behind for a virtual rank; NULL: nobody does */
+    uint64_t *wanted;       /* what is to be read for a phase, */
+    int64_t wanted_phase;   /* this one; -1: nothing */
+    ra_written written;     /* what is to be written */
+    double seconds_behind;  /* that the background took */
     int64_t segments_used;
     float *current;             /* states of a span after the first; NULL: spans do not matter */
     int64_t span;               /* that is being worked on */
@@ -47,6 +70,9 @@ typedef struct ra_rank {
 
     ra_run run;
     ra_counts counts;
+    ra_passed passed[2];             /* before this phase and the next: by their parity */
+    int64_t step, position;          /* what comes before is done */
+    int64_t stride;                  /* of keys after which a run may be saved; 0: after a step */
     int64_t next_receive, next_send; /* messages that have not been started */
     ra_rank_stats *stats;            /* of this rank */
     ra_status status;                /* found by the poll */
@@ -62,8 +88,8 @@ ra_status ra_rank_take_memory(ra_rank *e);
 void ra_rank_divide_memory(ra_rank *e);
 void ra_rank_give_memory(ra_rank *e, bool all);
 ra_status ra_rank_poll_link(ra_rank *e);
-ra_status ra_rank_read_rows(ra_rank *e, ra_storage *storage, int64_t first, int64_t count, const ra_tensor *into,
-                            int64_t row);
+ra_status ra_rank_read_rows(ra_rank *e, ra_storage *storage, int64_t first, int64_t count, int64_t head,
+                            const ra_tensor *into, int64_t row);
 ra_status ra_rank_load_queries(ra_rank *e);
 ra_status ra_rank_load_own(ra_rank *e);
 
@@ -76,6 +102,13 @@ ra_status ra_rank_greet(ra_rank *e);
 ra_status ra_rank_simulated_source(void *user, int rank, int from, int tag, const ra_segment *segments, int64_t count);
 ra_status ra_rank_start_phase(ra_rank *e, int64_t phase);
 ra_status ra_rank_wait_phase(ra_rank *e);
+ra_status ra_rank_wait_behind(ra_rank *e);
+
+/* ---- rank_save.c: where a run can go on later ------------------------------------------------------------------- */
+
+void ra_rank_begin(ra_rank *e);
+ra_status ra_rank_continue(ra_rank *e, const ra_point *point);
+ra_status ra_rank_save(ra_rank *e);
 
 /* ---- rank_tiles.c: the tiles of what is here, and their results ----------------------------------------------------
  */

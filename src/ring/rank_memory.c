@@ -13,20 +13,23 @@ enum { PART_BYTES = 4 << 20 };
 
 /* ---- Memory --------------------------------------------------------------------------------------------------------
  */
-static ra_tensor slot_view(const ra_plan *p, char *memory, ra_dtype dtype, int64_t rows, int64_t dim)
-{
-    return ra_tensor_dense(memory, dtype, RA_BHSD, p->batch, rows, p->kv_heads, dim);
-}
-
 /* Say which rows of which keys a slot holds from now on: those marked in its words. */
 void ra_rank_slot_set(ra_rank *e, ra_slot *s, const ra_share *keys)
 {
     const ra_plan *p = e->ring->plan;
-    int64_t rows = ra_marked(s->words, keys->blocks);
+    const ra_ring_options *o = &e->ring->options;
+    int64_t sets = e->sets, heads = p->kv_heads / sets, each = e->ring->sets / sets, first = 0;
     s->keys = *keys;
-    ra_marks_before(s->words, keys->blocks, s->before);
-    s->k = slot_view(p, s->k_memory, e->ring->options.k_dtype, rows, p->head_dim);
-    s->v = slot_view(p, s->v_memory, e->ring->options.v_dtype, rows, p->value_dim);
+    for (int64_t set = 0; set < sets; set++) {
+        const uint64_t *words = s->words + set * keys->blocks;
+        int64_t rows = ra_marked(words, keys->blocks);
+        ra_marks_before(words, keys->blocks, s->before + set * keys->blocks);
+        s->k[set] = ra_tensor_dense(s->k_memory + first * each * e->ring->k_row_bytes, o->k_dtype, RA_BHSD, p->batch,
+                                    rows, heads, p->head_dim);
+        s->v[set] = ra_tensor_dense(s->v_memory + first * each * e->ring->v_row_bytes, o->v_dtype, RA_BHSD, p->batch,
+                                    rows, heads, p->value_dim);
+        first += rows;
+    }
 }
 
 ra_status ra_rank_take_memory(ra_rank *e)
@@ -46,11 +49,13 @@ ra_status ra_rank_take_memory(ra_rank *e)
         if (status)
             return status;
     }
+    e->sets = e->ring->by_reference ? 1 : e->ring->sets;
     e->slots = calloc((size_t)e->schedule.slots + 1, sizeof *e->slots);
+    e->views = calloc(2 * (size_t)e->sets * ((size_t)e->schedule.slots + 1), sizeof *e->views);
     e->peer_k = calloc(2 * (size_t)e->ring->options.ranks, sizeof *e->peer_k);
     e->keys = calloc((size_t)e->schedule.steps, sizeof *e->keys);
     e->run.keys = e->keys;
-    if (!e->slots || !e->peer_k || !e->keys)
+    if (!e->slots || !e->views || !e->peer_k || !e->keys)
         return ra_fail(RA_ERROR_MEMORY, "out of memory: tables of rank %d", e->rank);
     e->peer_v = e->peer_k + e->ring->options.ranks;
     return RA_OK;
@@ -63,26 +68,31 @@ void ra_rank_divide_memory(ra_rank *e)
     const ra_plan *p = e->ring->plan;
     char *at = e->slot_memory;
     uint64_t *words = e->marks;
+    int64_t marks = e->ring->sets * s->slot_blocks;
     for (int i = 0; i < s->slots; i++) {
         e->slots[i].k_memory = at;
         at += ra_memory_rounded(s->slot_rows[i] * e->ring->k_row_bytes);
         e->slots[i].v_memory = at;
         at += ra_memory_rounded(s->slot_rows[i] * e->ring->v_row_bytes);
         e->slots[i].words = words;
-        e->slots[i].before = (int64_t *)(words + s->slot_blocks);
-        words += 2 * s->slot_blocks;
+        e->slots[i].before = (int64_t *)(words + marks);
+        words += 2 * marks;
+        e->slots[i].k = e->views + 2 * e->sets * i;
+        e->slots[i].v = e->slots[i].k + e->sets;
     }
     e->some = words;
-    e->other = e->some + s->slot_blocks;
+    e->other = e->some + marks;
+    e->wanted = e->other + marks;
+    e->wanted_phase = -1;
     if (!e->states)
         return;
     int64_t unit_bytes = p->unit_floats * (int64_t)sizeof(float);
     if (e->memory.states > ra_memory_rounded(e->work.units * unit_bytes))
         e->current = (float *)((char *)e->states + e->memory.states / 2);
     for (int64_t unit = 0; unit < e->work.units; unit++) {
-        ra_state_clear((float *)e->states + unit * p->unit_floats, e->work.lanes, p->unit_floats);
+        ra_state_clear((float *)e->states + unit * p->unit_floats, e->work.grouping.lanes, p->unit_floats);
         if (e->current)
-            ra_state_clear(e->current + unit * p->unit_floats, e->work.lanes, p->unit_floats);
+            ra_state_clear(e->current + unit * p->unit_floats, e->work.grouping.lanes, p->unit_floats);
     }
 }
 
@@ -100,6 +110,7 @@ void ra_rank_give_memory(ra_rank *e, bool all)
     ra_memory_give(&e->accountant, e->scratch, m->scratch);
     ra_memory_give(&e->accountant, e->output, m->output);
     free(e->slots);
+    free(e->views);
     free(e->peer_k);
     free(e->keys);
     ra_schedule_free(&e->schedule);
@@ -112,11 +123,10 @@ ra_status ra_rank_poll_link(ra_rank *e)
     return e->simulated ? RA_OK : ra_link_poll(&e->link);
 }
 
-/* Rows `first` .. of a storage to rows `row` .. of a tensor, all batches. */
-ra_status ra_rank_read_rows(ra_rank *e, ra_storage *storage, int64_t first, int64_t count, const ra_tensor *into,
-                            int64_t row)
+/* Rows `first` .. of a storage to rows `row` .. of a tensor, all batches; of its heads those from `head` on. */
+ra_status ra_rank_read_rows(ra_rank *e, ra_storage *storage, int64_t first, int64_t count, int64_t head,
+                            const ra_tensor *into, int64_t row)
 {
-    double start = ra_seconds();
     int64_t row_bytes = into->heads * into->dim * (int64_t)ra_dtype_size(into->dtype);
     int64_t part = ra_max(1, PART_BYTES / row_bytes);
     ra_status status = RA_OK;
@@ -127,24 +137,25 @@ ra_status ra_rank_read_rows(ra_rank *e, ra_storage *storage, int64_t first, int6
             view.data = (void *)ra_tensor_at(into, batch, row + done, 0, 0);
             view.batch = 1;
             view.seq = rows;
-            status = ra_storage_read(storage, batch, first + done, rows, &view);
+            status = ra_storage_read(storage, batch, first + done, rows, head, &view);
             if (!status)
                 status = ra_rank_poll_link(e);
         }
-    e->stats->seconds_io += ra_seconds() - start;
     return status;
 }
 
 /* The rows of a share out of a storage; in one that has only this rank's, they begin at `first`. */
-static ra_status read_share(ra_rank *e, ra_storage *storage, const ra_share *share, int64_t first,
+static ra_status read_share(ra_rank *e, ra_storage *storage, const ra_share *share, int64_t first, int64_t head,
                             const ra_tensor *into)
 {
     ra_status status = RA_OK;
+    double start = ra_seconds();
     for (int64_t i = 0; i < share->ranges && !status; i++) {
         ra_range range = ra_share_range(share, i);
         status = ra_rank_read_rows(e, storage, e->tensors->parts ? first + range.row : range.first,
-                                   range.end - range.first, into, range.row);
+                                   range.end - range.first, head, into, range.row);
     }
+    e->stats->seconds_io += ra_seconds() - start;
     return status;
 }
 
@@ -160,7 +171,7 @@ ra_status ra_rank_load_queries(ra_rank *e)
     e->run.whole = false;
     e->q = ra_tensor_dense(e->query, e->ring->options.q_dtype, RA_BHSD, p->batch, e->work.queries.rows, p->heads,
                            p->head_dim);
-    return read_share(e, e->tensors->q, &e->work.queries, 0, &e->q);
+    return read_share(e, e->tensors->q, &e->work.queries, 0, 0, &e->q);
 }
 
 /* The rank's own keys and values into their slot. */
@@ -171,9 +182,11 @@ ra_status ra_rank_load_own(ra_rank *e)
     int64_t row = 0;
     for (int part = 0; part < RA_PARTS && !status && e->schedule.own_slot[part] >= 0; part++) {
         const ra_slot *s = &e->slots[e->schedule.own_slot[part]];
-        status = read_share(e, e->tensors->k, &s->keys, row, &s->k);
-        if (!status)
-            status = read_share(e, e->tensors->v, &s->keys, row, &s->v);
+        for (int64_t set = 0; set < e->sets && !status; set++) {
+            status = read_share(e, e->tensors->k, &s->keys, row, set, &s->k[set]);
+            if (!status)
+                status = read_share(e, e->tensors->v, &s->keys, row, set, &s->v[set]);
+        }
         row += s->keys.rows;
     }
     assert(status || e->schedule.own_slot[0] < 0 || row == own.rows);

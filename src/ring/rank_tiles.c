@@ -20,7 +20,7 @@ int ra_rank_poll(void *user, double pairs)
     return p->progress(p->progress_user, done, e->pairs_total);
 }
 
-static ra_status run_tiles(ra_rank *e, ra_interval within, float *states)
+static ra_status run_keys(ra_rank *e, ra_interval within, float *states)
 {
     double before = e->counts.pairs_visible;
     e->run.within = within;
@@ -30,6 +30,20 @@ static ra_status run_tiles(ra_rank *e, ra_interval within, float *states)
                          : ra_fail(RA_ERROR_CANCELLED, "rank %d: cancelled by the progress callback", e->rank);
     e->pairs_before += e->counts.pairs_visible - before;
     return RA_OK;
+}
+
+/* The keys in a stretch of positions that are not done yet, with stops where the run may be saved. */
+static ra_status run_tiles(ra_rank *e, ra_interval within, float *states)
+{
+    ra_status status = RA_OK;
+    for (int64_t at = ra_max(within.lo, e->position), next; at < within.hi && !status; at = next) {
+        next = e->stride ? ra_min(within.hi, (at / e->stride + 1) * e->stride) : within.hi;
+        status = run_keys(e, (ra_interval){at, next}, states);
+        e->position = next;
+        if (!status && e->stride)
+            status = ra_rank_save(e);
+    }
+    return status;
 }
 
 /* A span is complete: into the states of those before it. */
@@ -47,7 +61,7 @@ static ra_status run_spans(ra_rank *e, const ra_share *keys)
     if (!e->current)
         return run_tiles(e, (ra_interval){first, end}, e->states);
     ra_status status = RA_OK;
-    for (int64_t span = first / p->span_keys; span * p->span_keys < end && !status; span++) {
+    for (int64_t span = ra_max(first, e->position) / p->span_keys; span * p->span_keys < end && !status; span++) {
         if (span != e->span)
             merge_span(e);
         e->span = span;
@@ -116,7 +130,8 @@ static ra_status compute_in_slots(ra_rank *e, const ra_step *s)
         if (s->slot[part] < 0)
             continue;
         const ra_slot *here = &e->slots[s->slot[part]];
-        *e->keys = (ra_keys){here->keys, &here->k, &here->v, NULL, here->words, here->before};
+        *e->keys = (ra_keys){
+            here->keys, here->k, here->v, NULL, here->words, here->before, e->sets > 1 ? here->keys.blocks : 0};
         status = run_spans(e, &here->keys);
     }
     return status;
@@ -125,11 +140,14 @@ static ra_status compute_in_slots(ra_rank *e, const ra_step *s)
 static ra_status compute(ra_rank *e, int64_t step)
 {
     const ra_step *s = &e->schedule.step[step];
-    if (s->rows == 0 || e->work.groups == 0)
-        return RA_OK;
-    double start = ra_seconds();
-    ra_status status = e->ring->by_reference ? compute_in_place(e, step) : compute_in_slots(e, s);
-    e->stats->seconds_compute += ra_seconds() - start;
+    ra_status status = RA_OK;
+    if (s->rows > 0 && e->work.groups > 0) {
+        double start = ra_seconds();
+        status = e->ring->by_reference ? compute_in_place(e, step) : compute_in_slots(e, s);
+        e->stats->seconds_compute += ra_seconds() - start;
+    }
+    e->step = step + 1;
+    e->position = 0;
     return status;
 }
 
@@ -165,16 +183,19 @@ ra_status ra_rank_run_steps(ra_rank *e)
 {
     if (ra_ring_at_once(e->ring))
         return run_at_once(e);
-    ra_status status = ra_rank_start_phase(e, 0);
+    int64_t first = e->step; /* of a run that goes on */
+    ra_status status = ra_rank_start_phase(e, ra_min(first, e->schedule.steps - 1));
     if (!status)
         status = ra_rank_wait_phase(e);
-    for (int64_t step = 0; step < e->schedule.steps && !status; step++) {
+    for (int64_t step = first; step < e->schedule.steps && !status; step++) {
         if (step + 1 < e->schedule.steps)
             status = ra_rank_start_phase(e, step + 1);
         if (!status)
             status = compute(e, step);
         if (!status && step + 1 < e->schedule.steps)
             status = ra_rank_wait_phase(e);
+        if (!status && step + 1 < e->schedule.steps)
+            status = ra_rank_save(e);
     }
     merge_span(e);
     return status;
@@ -182,36 +203,65 @@ ra_status ra_rank_run_steps(ra_rank *e)
 
 /* ---- Results -------------------------------------------------------------------------------------------------------
  */
-/* Groups first .. first + count - 1, which lie together, through the output memory into storage. */
-static ra_status write_groups(ra_rank *e, int64_t first, int64_t count)
+/* Into storage: all batches of the rows that are to be written. */
+static ra_status write_rows(void *user)
+{
+    ra_rank *e = user;
+    const ra_written *w = &e->written;
+    double start = ra_seconds();
+    ra_status status = RA_OK;
+    for (int64_t batch = 0; batch < w->output.batch && !status; batch++) {
+        ra_tensor part = w->output, lse_part = w->lse;
+        part.data = (void *)ra_tensor_at(&w->output, batch, 0, 0, 0);
+        lse_part.data = (void *)ra_tensor_at(&w->lse, batch, 0, 0, 0);
+        part.batch = lse_part.batch = 1;
+        status = ra_storage_write(e->tensors->output, batch, w->at, part.seq, &part);
+        if (!status && e->tensors->lse)
+            status = ra_storage_write(e->tensors->lse, batch, w->at, part.seq, &lse_part);
+    }
+    if (!status && e->tensors->checkpoint)
+        status =
+            ra_checkpoint_rows(e->tensors->checkpoint, e->rank, w->at, &w->output, e->tensors->lse ? &w->lse : NULL);
+    e->seconds_behind = ra_seconds() - start;
+    return status;
+}
+
+/* Now, or behind when what was behind before is done. */
+static ra_status send_to_storage(ra_rank *e, const ra_written *written)
+{
+    ra_status status = e->behind ? ra_rank_wait_behind(e) : RA_OK;
+    if (status)
+        return status;
+    e->written = *written;
+    if (e->behind) {
+        ra_background_start(e->behind, write_rows, e);
+        return RA_OK;
+    }
+    status = write_rows(e);
+    e->stats->seconds_io += e->seconds_behind;
+    e->seconds_behind = 0;
+    return status ? status : ra_rank_poll_link(e);
+}
+
+/* Groups first .. first + count - 1, which lie together, through a half of the output memory into storage. */
+static ra_status write_groups(ra_rank *e, int64_t first, int64_t count, int64_t half)
 {
     const ra_plan *p = e->ring->plan;
-    ra_group head = ra_group_at(&e->work.queries, e->work.lanes, first);
-    ra_group tail = ra_group_at(&e->work.queries, e->work.lanes, first + count - 1);
-    int64_t rows = tail.row + tail.rows - head.row, at = e->tensors->parts ? head.row : head.query;
+    ra_group head = ra_group_at(&e->work.queries, &e->work.grouping, first);
+    ra_group tail = ra_group_at(&e->work.queries, &e->work.grouping, first + count - 1);
+    int64_t rows = tail.row + tail.rows - head.row;
+    char *memory = (char *)e->output + half * e->memory.output_half;
     ra_dtype dtype = ra_storage_view(e->tensors->output)->dtype;
-    ra_tensor output = ra_tensor_dense(e->output, dtype, RA_BSHD, p->batch, rows, p->heads, p->value_dim);
-    ra_tensor lse =
-        ra_tensor_dense((char *)e->output + e->memory.output_lse, RA_F32, RA_BHSD, p->batch, rows, p->heads, 1);
-    e->run.output = &output;
-    e->run.lse = e->tensors->lse ? &lse : NULL;
+    ra_written w = {ra_tensor_dense(memory, dtype, RA_BSHD, p->batch, rows, p->heads, p->value_dim),
+                    ra_tensor_dense(memory + e->memory.output_lse, RA_F32, RA_BHSD, p->batch, rows, p->heads, 1),
+                    e->tensors->parts ? head.row : head.query};
+    e->run.output = &w.output;
+    e->run.lse = e->tensors->lse ? &w.lse : NULL;
     e->run.output_first = head.row;
     double start = ra_seconds();
     ra_run_finish(&e->run, first, count);
-    double finished = ra_seconds();
-    ra_status status = RA_OK;
-    for (int64_t batch = 0; batch < p->batch && !status; batch++) {
-        ra_tensor part = output, lse_part = lse;
-        part.data = (void *)ra_tensor_at(&output, batch, 0, 0, 0);
-        lse_part.data = (void *)ra_tensor_at(&lse, batch, 0, 0, 0);
-        part.batch = lse_part.batch = 1;
-        status = ra_storage_write(e->tensors->output, batch, at, rows, &part);
-        if (!status && e->tensors->lse)
-            status = ra_storage_write(e->tensors->lse, batch, at, rows, &lse_part);
-    }
-    e->stats->seconds_compute += finished - start;
-    e->stats->seconds_io += ra_seconds() - finished;
-    return status ? status : ra_rank_poll_link(e);
+    e->stats->seconds_compute += ra_seconds() - start;
+    return send_to_storage(e, &w);
 }
 
 ra_status ra_rank_write_results(ra_rank *e)
@@ -227,16 +277,16 @@ ra_status ra_rank_write_results(ra_rank *e)
         return RA_OK;
     }
     ra_status status = RA_OK;
-    int64_t group = 0, most = e->memory.output_rows / e->work.lanes;
+    int64_t group = 0, most = e->memory.output_rows / e->work.grouping.lanes, half = 0;
     for (int64_t i = 0; i < e->work.queries.ranges && !status; i++) {
         ra_range range = ra_share_range(&e->work.queries, i);
-        int64_t end = group + ra_ceil_div(range.end - range.first, e->work.lanes);
-        for (int64_t count; group < end && !status; group += count) {
+        int64_t end = group + ra_group_count_range(&e->work.grouping, range.first, range.end);
+        for (int64_t count; group < end && !status; group += count, half = !half) {
             count = ra_min(most, end - group);
-            status = write_groups(e, group, count);
+            status = write_groups(e, group, count, half);
         }
     }
-    return status;
+    return status || !e->behind ? status : ra_rank_wait_behind(e);
 }
 
 /* A run proves itself: what was counted on the way is what the plan counted without the schedule. */

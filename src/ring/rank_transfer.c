@@ -23,13 +23,14 @@ void ra_rank_set_own(ra_rank *e)
     for (int part = 0; part < RA_PARTS && e->schedule.own_slot[part] >= 0; part++) {
         ra_slot *own = &e->slots[e->schedule.own_slot[part]];
         ra_share share = ra_part_of(e->ring, &keys, part);
-        memset(own->words, 0, (size_t)share.blocks * sizeof *own->words);
-        ra_mark_range(&share, 0, INT64_MAX, own->words);
+        memset(own->words, 0, (size_t)(e->sets * share.blocks) * sizeof *own->words);
+        for (int64_t set = 0; set < e->sets; set++)
+            ra_mark_range(&share, 0, INT64_MAX, own->words + set * share.blocks);
         ra_rank_slot_set(e, own, &share);
     }
     if (e->schedule.own_slot[0] >= 0) {
-        e->peer_k[e->rank] = e->slots[e->schedule.own_slot[0]].k;
-        e->peer_v[e->rank] = e->slots[e->schedule.own_slot[0]].v;
+        e->peer_k[e->rank] = *e->slots[e->schedule.own_slot[0]].k;
+        e->peer_v[e->rank] = *e->slots[e->schedule.own_slot[0]].v;
     } else if (keys.rows > 0 || e->simulated) {
         e->peer_k[e->rank] = *ra_storage_view(e->tensors->k);
         e->peer_v[e->rank] = *ra_storage_view(e->tensors->v);
@@ -63,12 +64,14 @@ ra_status ra_rank_greet(ra_rank *e)
 
 /* ---- Transfers -----------------------------------------------------------------------------------------------------
  */
-/* Add the memory of some rows of a tensor in a slot, of one head or, where they are all there is, of all heads. */
-static bool add_rows(ra_rank *e, const ra_slot *s, const ra_tensor *t, int64_t head, const uint64_t *rows, bool only)
+/* Add the memory of some rows of a set in a slot, of one head or, where they are all there is, of all heads. */
+static bool add_rows(ra_rank *e, const ra_slot *s, int64_t set, bool values, int64_t head, const uint64_t *rows,
+                     bool only)
 {
+    const ra_tensor *t = values ? &s->v[set] : &s->k[set];
     ra_segment *segments = e->segments;
     int64_t row_bytes = t->dim * (int64_t)ra_dtype_size(t->dtype);
-    ra_mark_walk walk = ra_mark_walk_begin(rows, s->words, s->keys.blocks);
+    ra_mark_walk walk = ra_mark_walk_begin(rows, s->words + set * s->keys.blocks, s->keys.blocks);
     ra_mark_run run;
     while (ra_mark_walk_next(&walk, &run)) {
         bool everything = only && run.rows == t->seq;
@@ -80,29 +83,31 @@ static bool add_rows(ra_rank *e, const ra_slot *s, const ra_tensor *t, int64_t h
     return false;
 }
 
+/* The rows of one set: head by head, part by part. */
+static void add_set(ra_rank *e, const ra_share *keys, const int part_slots[RA_PARTS], int64_t set, bool values,
+                    const uint64_t *rows)
+{
+    const ra_plan *p = e->ring->plan;
+    int parts = ra_part_count(e->ring, keys);
+    bool done = false, only = parts == 1 && e->sets == 1;
+    for (int64_t head = 0; head < p->batch * (p->kv_heads / e->sets) && !done; head++)
+        for (int part = 0; part < parts; part++) {
+            /* A slot whose part has nothing to do with the message may hold something else by now. */
+            const uint64_t *part_rows = rows + ra_part_block(e->ring, keys, part);
+            if (ra_marked(part_rows, ra_part_of(e->ring, keys, part).blocks))
+                done = add_rows(e, &e->slots[part_slots[part]], set, values, head, part_rows, only);
+        }
+}
+
 /*
  * The memory of rows that are marked in the words of a share: keys then values, head by head, in the order of
  * positions, so that both sides of a message agree whatever slots they have it in.
  */
 static void add_segments(ra_rank *e, const ra_share *keys, const int part_slots[RA_PARTS], const uint64_t *rows)
 {
-    const ra_plan *p = e->ring->plan;
-    int parts = ra_part_count(e->ring, keys);
-    for (int values = 0; values < 2; values++) {
-        bool done = false;
-        for (int64_t head = 0; head < p->batch * p->kv_heads && !done; head++) {
-            const uint64_t *part_rows = rows;
-            for (int part = 0; part < parts; part++) {
-                /* A slot whose part has nothing to do with the message may hold something else by now. */
-                int64_t blocks = ra_part_of(e->ring, keys, part).blocks;
-                if (ra_marked(part_rows, blocks)) {
-                    const ra_slot *s = &e->slots[part_slots[part]];
-                    done = add_rows(e, s, values ? &s->v : &s->k, head, part_rows, parts == 1);
-                }
-                part_rows += blocks;
-            }
-        }
-    }
+    for (int values = 0; values < 2; values++)
+        for (int64_t set = 0; set < e->sets; set++)
+            add_set(e, keys, part_slots, set, values, rows + set * keys->blocks);
 }
 
 /* Where a position is in the storage of keys and values. */
@@ -114,27 +119,41 @@ static int64_t storage_row(const ra_rank *e, int64_t position)
     return ra_share_rows_below(&own, position);
 }
 
-/* Rows of the storage into a slot. */
-static ra_status read_marked(ra_rank *e, const ra_slot *s, const uint64_t *rows)
+/* Rows of the storage that are marked into a slot, of one set. */
+static ra_status read_set(ra_rank *e, const ra_slot *s, int64_t set, const uint64_t *rows)
 {
     /* A slot's row is counted among all of its marks, the storage's among positions. */
     ra_position_walk walk = {&s->keys, rows, 0, 0, 0};
     ra_position_run run;
     ra_status status = RA_OK;
+    const uint64_t *words = s->words + set * s->keys.blocks;
+    const int64_t *before = s->before + set * s->keys.blocks;
     while (!status && ra_position_walk_next(&walk, &run)) {
         int64_t i = ra_share_find(&s->keys, run.position);
         ra_range range = ra_share_range(&s->keys, i);
         int64_t index = range.block + run.position / RA_KEY_BLOCK - range.first / RA_KEY_BLOCK;
         uint64_t below = (UINT64_C(1) << (run.position % RA_KEY_BLOCK)) - 1;
-        int64_t row = s->before[index] + __builtin_popcountll(s->words[index] & below);
-        status = ra_rank_read_rows(e, e->tensors->k, storage_row(e, run.position), run.rows, &s->k, row);
+        int64_t row = before[index] + __builtin_popcountll(words[index] & below);
+        int64_t from = storage_row(e, run.position);
+        status = ra_rank_read_rows(e, e->tensors->k, from, run.rows, set, &s->k[set], row);
         if (!status)
-            status = ra_rank_read_rows(e, e->tensors->v, storage_row(e, run.position), run.rows, &s->v, row);
+            status = ra_rank_read_rows(e, e->tensors->v, from, run.rows, set, &s->v[set], row);
     }
     return status;
 }
 
-/* What a virtual rank receives: the rows that are marked in `some`, into the slots of the phase that is being started.
+/* The same of all sets, whose marks are `stride` words apart. */
+static ra_status read_marked(ra_rank *e, const ra_slot *s, const uint64_t *rows, int64_t stride)
+{
+    ra_status status = RA_OK;
+    for (int64_t set = 0; set < e->sets && !status; set++)
+        status = read_set(e, s, set, rows + set * stride);
+    return status;
+}
+
+/*
+ * What a virtual rank receives: the rows that are marked in `some`, into the slots of the phase that is being started.
+ * They are read when all of the phase's are known.
  */
 ra_status ra_rank_simulated_source(void *user, int rank, int from, int tag, const ra_segment *segments, int64_t count)
 {
@@ -142,15 +161,28 @@ ra_status ra_rank_simulated_source(void *user, int rank, int from, int tag, cons
     (void)rank, (void)from, (void)tag, (void)segments, (void)count;
     if (e->ring->by_reference)
         return RA_OK;
-    ra_share keys = ra_step_keys(e->ring, e->rank, e->link.hop);
-    const uint64_t *rows = e->some;
+    int64_t words = e->sets * ra_step_keys(e->ring, e->rank, e->link.hop).blocks;
+    if (e->wanted_phase < 0)
+        memset(e->wanted, 0, (size_t)words * sizeof *e->wanted);
+    e->wanted_phase = e->link.hop;
+    for (int64_t i = 0; i < words; i++)
+        e->wanted[i] |= e->some[i];
+    return RA_OK;
+}
+
+/* Reads the rows that are wanted of a phase. */
+static ra_status read_wanted(void *user)
+{
+    ra_rank *e = user;
+    double start = ra_seconds();
+    ra_share keys = ra_step_keys(e->ring, e->rank, e->wanted_phase);
     ra_status status = RA_OK;
     for (int part = 0; part < ra_part_count(e->ring, &keys) && !status; part++) {
-        int number = e->schedule.step[e->link.hop].slot[part];
+        int number = e->schedule.step[e->wanted_phase].slot[part];
         if (number >= 0)
-            status = read_marked(e, &e->slots[number], rows);
-        rows += ra_part_of(e->ring, &keys, part).blocks;
+            status = read_marked(e, &e->slots[number], e->wanted + ra_part_block(e->ring, &keys, part), keys.blocks);
     }
+    e->seconds_behind = ra_seconds() - start;
     return status;
 }
 
@@ -163,11 +195,13 @@ static void copy_rows(const ra_tensor *from, int64_t from_row, const ra_tensor *
 }
 
 /* Own rows of a part of the sequence, which need no transport: range by range out of their slots. */
-static void copy_own(ra_rank *e, ra_slot *into, const uint64_t *rows)
+static void copy_own(ra_rank *e, const ra_slot *into, int64_t set, const uint64_t *rows)
 {
     ra_share own = ra_partition_share(&e->ring->keys, e->rank);
     ra_position_walk walk = {&into->keys, rows, 0, 0, 0};
     ra_position_run run;
+    const uint64_t *words = into->words + set * into->keys.blocks;
+    const int64_t *before = into->before + set * into->keys.blocks;
     while (ra_position_walk_next(&walk, &run))
         for (int64_t at = run.position, end = at + run.rows, count; at < end; at += count) {
             int64_t i = ra_share_find(&own, at);
@@ -176,11 +210,11 @@ static void copy_own(ra_rank *e, ra_slot *into, const uint64_t *rows)
             const ra_slot *from = &e->slots[e->schedule.own_slot[in_parts ? i : 0]];
             int64_t block = at / RA_KEY_BLOCK - into->keys.whole.first / RA_KEY_BLOCK;
             uint64_t below = (UINT64_C(1) << (at % RA_KEY_BLOCK)) - 1;
-            int64_t row = into->before[block] + __builtin_popcountll(into->words[block] & below);
+            int64_t row = before[block] + __builtin_popcountll(words[block] & below);
             int64_t own_row = (in_parts ? 0 : range.row) + at - range.first;
             count = ra_min(end, range.end) - at;
-            copy_rows(&from->k, own_row, &into->k, row, count);
-            copy_rows(&from->v, own_row, &into->v, row, count);
+            copy_rows(&from->k[set], own_row, &into->k[set], row, count);
+            copy_rows(&from->v[set], own_row, &into->v[set], row, count);
         }
 }
 
@@ -190,7 +224,13 @@ static int phase_tag(int64_t phase)
     return RA_TAG_PHASE + (int)(phase % RA_TAG_PHASES);
 }
 
-/* By reference there are none: the message itself says that the rows may be read. */
+/* Of a virtual rank nothing travels; by reference the message itself says that the rows may be read. */
+static bool has_segments(const ra_rank *e)
+{
+    return !e->ring->by_reference && !e->simulated;
+}
+
+/* Those of a message; there may be none. */
 static const ra_segment *segments_from(const ra_rank *e, int64_t first)
 {
     return e->segments_used > first ? (const ra_segment *)e->segments + first : NULL;
@@ -202,9 +242,10 @@ static ra_status start_receive(ra_rank *e, const ra_message *m)
     ra_share keys = ra_step_keys(e->ring, e->rank, m->phase);
     ra_phase_rows(e->ring, m->peer, e->rank, m->phase, e->some, e->other);
     int64_t first = e->segments_used;
-    if (!e->ring->by_reference)
+    if (has_segments(e))
         add_segments(e, &keys, e->schedule.step[m->phase].slot, e->some);
-    e->stats->bytes_received += ra_marked(e->some, keys.blocks) * (e->ring->k_row_bytes + e->ring->v_row_bytes);
+    e->stats->bytes_received +=
+        ra_marked(e->some, e->ring->sets * keys.blocks) * (e->ring->k_row_bytes + e->ring->v_row_bytes);
     return t->receive(t->state, m->peer, phase_tag(m->phase), segments_from(e, first), e->segments_used - first);
 }
 
@@ -215,10 +256,11 @@ static void set_slots(ra_rank *e, const ra_share *keys, const int part_slots[RA_
         ra_share share = ra_part_of(e->ring, keys, part);
         if (part_slots[part] >= 0) {
             ra_slot *s = &e->slots[part_slots[part]];
-            memcpy(s->words, words, (size_t)share.blocks * sizeof *words);
+            for (int64_t set = 0; set < e->sets; set++)
+                memcpy(s->words + set * share.blocks, words + set * keys->blocks + ra_part_block(e->ring, keys, part),
+                       (size_t)share.blocks * sizeof *words);
             ra_rank_slot_set(e, s, &share);
         }
-        words += share.blocks;
     }
 }
 
@@ -226,12 +268,14 @@ static void set_slots(ra_rank *e, const ra_share *keys, const int part_slots[RA_
 static ra_status read_again(ra_rank *e, const ra_share *keys, const ra_message *m)
 {
     ra_status status = RA_OK;
+    double start = ra_seconds();
     set_slots(e, keys, m->slot, e->some);
     for (int part = 0; part < RA_PARTS && !status && !e->simulated; part++)
         if (m->slot[part] >= 0) {
             const ra_slot *s = &e->slots[m->slot[part]];
-            status = read_marked(e, s, s->words);
+            status = read_marked(e, s, s->words, s->keys.blocks);
         }
+    e->stats->seconds_io += ra_seconds() - start;
     return status;
 }
 
@@ -245,9 +289,10 @@ static ra_status start_send(ra_rank *e, const ra_message *m)
     ra_status status = m->again ? read_again(e, &keys, m) : RA_OK;
     if (status)
         return status;
-    if (!e->ring->by_reference)
+    if (has_segments(e))
         add_segments(e, &keys, from, e->some);
-    e->stats->bytes_sent += ra_marked(e->some, keys.blocks) * (e->ring->k_row_bytes + e->ring->v_row_bytes);
+    e->stats->bytes_sent +=
+        ra_marked(e->some, e->ring->sets * keys.blocks) * (e->ring->k_row_bytes + e->ring->v_row_bytes);
     return t->send(t->state, m->peer, phase_tag(m->phase), segments_from(e, first), e->segments_used - first);
 }
 
@@ -258,6 +303,7 @@ ra_status ra_rank_start_phase(ra_rank *e, int64_t phase)
     bool ring = e->ring->options.strategy == RA_STRATEGY_RING;
     ra_status status = RA_OK;
     e->segments_used = 0;
+    e->passed[phase % 2] = (ra_passed){e->stats->hops, e->stats->bytes_sent, e->stats->bytes_received};
     e->link.what = "hop";
     e->link.hop = phase;
     if (!e->ring->by_reference && !(ring && phase == 0)) {
@@ -273,13 +319,30 @@ ra_status ra_rank_start_phase(ra_rank *e, int64_t phase)
     for (; e->next_send < s->send_count && s->sends[e->next_send].phase == phase && !status;)
         status = start_send(e, &s->sends[e->next_send++]);
     if (!status && !ring && s->step[phase].slot[0] >= 0) {
+        const ra_slot *into = &e->slots[s->step[phase].slot[0]];
         ra_phase_rows(e->ring, e->rank, e->rank, phase, e->some, e->other);
-        copy_own(e, &e->slots[s->step[phase].slot[0]], e->some);
+        for (int64_t set = 0; set < e->sets; set++)
+            copy_own(e, into, set, e->some + set * into->keys.blocks);
     }
+    if (!status && e->wanted_phase >= 0)
+        ra_background_start(e->behind, read_wanted, e);
+    return status;
+}
+
+ra_status ra_rank_wait_behind(ra_rank *e)
+{
+    double start = ra_seconds();
+    ra_status status = ra_background_wait(e->behind);
+    e->link.waited += ra_seconds() - start;
+    e->stats->seconds_io += e->seconds_behind;
+    e->seconds_behind = 0;
+    e->wanted_phase = -1;
     return status;
 }
 
 ra_status ra_rank_wait_phase(ra_rank *e)
 {
-    return e->simulated ? RA_OK : ra_link_wait(&e->link);
+    if (!e->simulated)
+        return ra_link_wait(&e->link);
+    return e->behind ? ra_rank_wait_behind(e) : RA_OK;
 }

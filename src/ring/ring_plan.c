@@ -34,7 +34,8 @@ static int64_t output_rows(const ra_ring_plan *ring, const ra_workload *work)
 {
     const ra_plan *p = ring->plan;
     int64_t row = p->batch * p->heads * (p->value_dim + 1) * (int64_t)sizeof(float); /* at most */
-    return ra_min(ra_max(1, OUTPUT_BYTES / (row * work->lanes)), ra_max(1, work->groups)) * work->lanes;
+    return ra_min(ra_max(1, OUTPUT_BYTES / (row * work->grouping.lanes)), ra_max(1, work->groups)) *
+           work->grouping.lanes;
 }
 
 /* The files of a run. */
@@ -65,9 +66,10 @@ ra_rank_memory ra_ring_memory(const ra_ring_plan *ring, int rank, const ra_sched
     for (int i = 0; i < schedule->slots; i++)
         m.slots += ra_memory_rounded(schedule->slot_rows[i] * ring->k_row_bytes) +
                    ra_memory_rounded(schedule->slot_rows[i] * ring->v_row_bytes);
-    /* For each slot which rows are in it and how many before each block, and room to work with two more. */
-    m.marks = ra_memory_rounded((2 * (int64_t)schedule->slots + 2) * schedule->slot_blocks * (int64_t)sizeof(uint64_t));
-    if (!ring->by_reference)
+    /* For each slot which rows are in it and how many before each block, and room to work with three more. */
+    m.marks = ra_memory_rounded((2 * (int64_t)schedule->slots + 3) * ring->sets * schedule->slot_blocks *
+                                (int64_t)sizeof(uint64_t));
+    if (!ring->by_reference && ring->options.transport != RA_TRANSPORT_SIM)
         m.segments = ra_memory_rounded(schedule->most_segments * (int64_t)sizeof(ra_segment));
     int sets = ra_ring_at_once(ring) ? 0 : has_spans(ring) ? 2 : 1;
     m.states = sets * ra_memory_rounded(work->units * p->unit_floats * f);
@@ -77,6 +79,9 @@ ra_rank_memory ra_ring_memory(const ra_ring_plan *ring, int rank, const ra_sched
         int64_t rows = p->batch * m.output_rows * p->heads;
         m.output_lse = ra_memory_rounded(rows * p->value_dim * (int64_t)ra_dtype_size(ring->options.o_dtype));
         m.output = m.output_lse + (ring->options.lse ? ra_memory_rounded(rows * f) : 0);
+        /* Virtual ranks write one half behind while the other is filled. */
+        if (ring->options.transport == RA_TRANSPORT_SIM)
+            m.output_half = m.output, m.output *= 2;
     }
     m.storage = stored ? storage_bytes(ring) : 0;
     m.total = m.query + m.slots + m.marks + m.segments + m.states + m.scratch + m.output + m.storage;
@@ -93,7 +98,7 @@ static int64_t lent_bytes(const ra_ring_plan *ring, int rank)
     int64_t keys =
         ring->options.transport == RA_TRANSPORT_SIM ? ring->keys.length : ra_partition_share(&ring->keys, rank).rows;
     int64_t output = p->batch * p->heads * p->value_dim * (int64_t)ra_dtype_size(ring->options.o_dtype);
-    return rows * (ring->q_row_bytes + output) + keys * (ring->k_row_bytes + ring->v_row_bytes);
+    return rows * (ring->q_row_bytes + output) + keys * ring->sets * (ring->k_row_bytes + ring->v_row_bytes);
 }
 
 static ra_status fill_rank(ra_ring_plan *ring, int rank, const ra_traffic *traffic)
@@ -104,7 +109,14 @@ static ra_status fill_rank(ra_ring_plan *ring, int rank, const ra_traffic *traff
     if (status)
         return status;
     ra_ring_workload(ring, rank, &work);
-    ra_workload_count(&work, ring->plan);
+    if (ring->options.ranks == 1)
+        work.pairs_visible = ring->plan->all.pairs_visible, work.pairs_worked = ring->plan->all.pairs_worked;
+    else
+        status = ra_workload_count(&work, ring->plan);
+    if (status) {
+        ra_schedule_free(&schedule);
+        return status;
+    }
     int64_t row_bytes = ring->k_row_bytes + ring->v_row_bytes;
     ring->ranks[rank] = (ra_rank_info){.size = sizeof(ra_rank_info),
                                        .q_rows = work.queries.rows,
@@ -121,29 +133,64 @@ static ra_status fill_rank(ra_ring_plan *ring, int rank, const ra_traffic *traff
     return RA_OK;
 }
 
+void ra_ring_plan_forget(ra_ring_plan *ring)
+{
+    free(ring->needs);
+    ring->needs = NULL;
+}
+
+/*
+ * Where kept blocks decide what a rank needs, that is found out once: to draw random blocks again for every pair of
+ * ranks would take longer than the rest of the plan.
+ */
+static ra_status find_needs(ra_ring_plan *ring)
+{
+    const ra_plan *p = ring->plan;
+    int64_t blocks = ra_ceil_div(ring->keys.length, RA_KEY_BLOCK), words, bytes;
+    ra_ring_plan_forget(ring);
+    if (!p->pattern.blocks || ring->options.strategy == RA_STRATEGY_ALLGATHER)
+        return RA_OK;
+    if (!ra_mul_ok(ring->options.ranks * ring->sets, blocks, &words) ||
+        !ra_mul_ok(words, (int64_t)sizeof *ring->needs, &bytes) ||
+        !(ring->needs = calloc((size_t)words, sizeof *ring->needs)))
+        return ra_fail(RA_ERROR_MEMORY, "out of memory: what %d ranks need of %lld keys", ring->options.ranks,
+                       (long long)ring->keys.length);
+    ra_share keys = ra_share_of_range(0, ring->keys.length);
+    for (int rank = 0; rank < ring->options.ranks; rank++) {
+        ra_share queries = ra_partition_share(&ring->queries, rank);
+        ra_mark_needed(p, ring->sets, &queries, &keys, ring->needs + rank * ring->sets * blocks);
+    }
+    return RA_OK;
+}
+
 /* What follows from the options and the problem. */
-static void derive(ra_ring_plan *ring)
+static ra_status derive(ra_ring_plan *ring)
 {
     const ra_plan *p = ring->plan;
     const ra_ring_options *o = &ring->options;
+    ring->sets = ra_mark_sets(p);
+    int64_t kv_heads = p->kv_heads / ring->sets;
     ring->q_row_bytes = p->batch * p->heads * p->head_dim * (int64_t)ra_dtype_size(o->q_dtype);
-    ring->k_row_bytes = p->batch * p->kv_heads * p->head_dim * (int64_t)ra_dtype_size(o->k_dtype);
-    ring->v_row_bytes = p->batch * p->kv_heads * p->value_dim * (int64_t)ra_dtype_size(o->v_dtype);
+    ring->k_row_bytes = p->batch * kv_heads * p->head_dim * (int64_t)ra_dtype_size(o->k_dtype);
+    ring->v_row_bytes = p->batch * kv_heads * p->value_dim * (int64_t)ra_dtype_size(o->v_dtype);
     ring->by_reference = o->transport == RA_TRANSPORT_THREADS || (o->transport == RA_TRANSPORT_SIM && o->lent);
     ring->hold_own = !(ring->by_reference && o->lent);
+    return find_needs(ring);
 }
 
 ra_status ra_ring_plan_fill(ra_ring_plan *ring)
 {
     const ra_ring_options *o = &ring->options;
-    derive(ring);
+    ra_status status = derive(ring);
+    if (status)
+        return status;
     ra_traffic *traffic = calloc((size_t)o->ranks, sizeof *traffic);
     ring->ranks = calloc((size_t)o->ranks, sizeof *ring->ranks);
     if (!traffic || !ring->ranks) {
         free(traffic);
         return ra_fail(RA_ERROR_MEMORY, "out of memory: the plan of %d ranks", o->ranks);
     }
-    ra_status status = ra_traffic_count(ring->plan, &ring->queries, &ring->keys, o->strategy, traffic);
+    status = ra_traffic_count(ring->plan, ring->sets, &ring->queries, &ring->keys, o->strategy, traffic);
     for (int rank = 0; rank < o->ranks && !status; rank++)
         status = fill_rank(ring, rank, &traffic[rank]);
     free(traffic);
@@ -153,7 +200,9 @@ ra_status ra_ring_plan_fill(ra_ring_plan *ring)
 ra_status ra_ring_plan_holds(ra_ring_plan *ring, int64_t enough, int64_t *bytes)
 {
     *bytes = 0;
-    derive(ring);
+    ra_status found = derive(ring);
+    if (found)
+        return found;
     for (int rank = 0; rank < ring->options.ranks && *bytes <= enough; rank++) {
         ra_schedule schedule;
         ra_workload work;
@@ -178,7 +227,7 @@ int64_t ra_ring_plan_least(const ra_ring_plan *ring, int ranks)
     if (!ring->options.lent)
         bytes += q_rows * ring->q_row_bytes;
     if (ring->hold_own)
-        bytes += kv_rows * (ring->k_row_bytes + ring->v_row_bytes);
+        bytes += kv_rows * ring->sets * (ring->k_row_bytes + ring->v_row_bytes);
     ra_workload work;
     ra_workload_lay_out(&work, p, ra_share_of_range(0, ra_max(1, p->q_len / ranks)), 1, true);
     return bytes + work.scratch.bytes + (ring->options.lent ? 0 : storage_bytes(ring));

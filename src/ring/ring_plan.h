@@ -5,15 +5,18 @@
 #include "plan/traffic.h"
 
 struct ra_ring_plan {
-    ra_plan *plan;                                 /* owned */
-    ra_ring_options options;                       /* its pieces are not kept */
-    ra_options asked;                              /* as the caller gave them */
-    int threads;                                   /* of each rank */
-    ra_partition queries, keys;                    /* owned */
-    int64_t k_row_bytes, v_row_bytes, q_row_bytes; /* of one position: all batches and heads */
-    bool by_reference;                             /* keys and values are read where they lie, not copied into slots */
-    bool hold_own;                                 /* a rank has its own keys and values in a slot */
-    ra_rank_info *ranks;                           /* [options.ranks], owned */
+    ra_plan *plan;                    /* owned */
+    ra_ring_options options;          /* its pieces are not kept */
+    ra_options asked;                 /* as the caller gave them */
+    int threads;                      /* of each rank */
+    ra_partition queries, keys;       /* owned */
+    int64_t sets;                     /* of marks: 1, or each key/value head has its own */
+    uint64_t *needs;                  /* NULL, or what each rank needs of all keys: [ranks][sets][key blocks]; owned */
+    int64_t q_row_bytes;              /* of one position: all batches and heads */
+    int64_t k_row_bytes, v_row_bytes; /* the same for the heads of one set */
+    bool by_reference;                /* keys and values are read where they lie, not copied into slots */
+    bool hold_own;                    /* a rank has its own keys and values in a slot */
+    ra_rank_info *ranks;              /* [options.ranks], owned */
 };
 
 /* What a rank takes, each at once and for the whole run. */
@@ -22,6 +25,7 @@ typedef struct ra_rank_memory {
     int64_t storage;                                                /* what its storages hold themselves */
     int64_t output_rows;                                            /* rows that are finished and written at a time */
     int64_t output_lse;                                             /* where the log-sum-exp is in `output` */
+    int64_t output_half;                                            /* where the other half is; 0: there is none */
     int64_t total;
 } ra_rank_memory;
 
@@ -48,5 +52,8 @@ ra_status ra_ring_plan_holds(ra_ring_plan *ring, int64_t enough, int64_t *bytes)
 
 /* Less than a rank will hold in a ring of so many: its queries, states and one chunk, and scratch for one thread. */
 int64_t ra_ring_plan_least(const ra_ring_plan *ring, int ranks);
+
+/* What was found out for a number of ranks: before it changes, and at the end. */
+void ra_ring_plan_forget(ra_ring_plan *ring);
 
 #endif

@@ -44,6 +44,11 @@ ra_share ra_part_of(const ra_ring_plan *ring, const ra_share *share, int part)
     return ra_share_of_range(range.first, range.end);
 }
 
+int64_t ra_part_block(const ra_ring_plan *ring, const ra_share *share, int part)
+{
+    return in_parts(ring, share) ? ra_share_range(share, part).block : 0;
+}
+
 int64_t ra_most_blocks(const ra_ring_plan *ring)
 {
     int64_t most = 1;
@@ -62,8 +67,26 @@ static bool in_reach(const ra_ring_plan *ring, const ra_share *queries, const ra
         return false;
     const ra_plan *p = ring->plan;
     int64_t first = ra_share_range(queries, 0).first, end = ra_share_range(queries, queries->ranges - 1).end;
-    ra_interval seen = ra_pattern_reach(&p->pattern, first + p->offset, end - first);
+    ra_interval seen = ra_pattern_hull(&p->pattern, first + p->offset, end - first);
     return seen.lo < ra_share_range(keys, keys->ranges - 1).end && ra_share_range(keys, 0).first < seen.hi;
+}
+
+/* Words of all sets of marks on a share. */
+static int64_t words_of(const ra_ring_plan *ring, const ra_share *keys)
+{
+    return ring->sets * keys->blocks;
+}
+
+static void clear(uint64_t *words, int64_t count)
+{
+    memset(words, 0, (size_t)count * sizeof *words);
+}
+
+static void all_rows(const ra_ring_plan *ring, const ra_share *keys, uint64_t *words)
+{
+    clear(words, words_of(ring, keys));
+    for (int64_t set = 0; set < ring->sets; set++)
+        ra_mark_range(keys, 0, INT64_MAX, words + set * keys->blocks);
 }
 
 /* The rows of `keys` that a rank reads. False: none, and the words have not been touched. */
@@ -73,31 +96,32 @@ static bool needed(const ra_ring_plan *ring, int rank, const ra_share *keys, uin
     ra_share queries = ra_partition_share(&ring->queries, rank);
     if (keys->rows == 0 || (!gathers && !in_reach(ring, &queries, keys)))
         return false;
-    memset(words, 0, (size_t)keys->blocks * sizeof *words);
-    if (gathers)
-        ra_mark_range(keys, 0, INT64_MAX, words);
-    else
-        ra_mark_needed(ring->plan, &queries, keys, words);
+    if (gathers) {
+        all_rows(ring, keys, words);
+        return true;
+    }
+    if (ring->needs) {
+        int64_t blocks = ra_ceil_div(ring->keys.length, RA_KEY_BLOCK);
+        ra_mark_extract(ring->needs + rank * ring->sets * blocks, blocks, ring->sets, keys, words);
+        return true;
+    }
+    clear(words, words_of(ring, keys));
+    ra_mark_needed(ring->plan, ring->sets, &queries, keys, words);
     return true;
-}
-
-static void clear(uint64_t *words, int64_t blocks)
-{
-    memset(words, 0, (size_t)blocks * sizeof *words);
 }
 
 void ra_step_needed(const ra_ring_plan *ring, int rank, int64_t step, uint64_t *words)
 {
     ra_share keys = ra_step_keys(ring, rank, step);
     if (!needed(ring, rank, &keys, words))
-        clear(words, keys.blocks);
+        clear(words, words_of(ring, &keys));
 }
 
 void ra_phase_rows(const ra_ring_plan *ring, int from, int to, int64_t phase, uint64_t *words, uint64_t *scratch)
 {
     ra_share keys = ra_step_keys(ring, to, phase);
     if (!needed(ring, to, &keys, words)) {
-        clear(words, keys.blocks);
+        clear(words, words_of(ring, &keys));
         return;
     }
     if (ring->options.strategy == RA_STRATEGY_RING) {
@@ -105,15 +129,15 @@ void ra_phase_rows(const ra_ring_plan *ring, int from, int to, int64_t phase, ui
         if (before == owner)
             return;
         if (!needed(ring, before, &keys, scratch))
-            clear(scratch, keys.blocks);
-        for (int64_t i = 0; from == owner && i < keys.blocks; i++)
+            clear(scratch, words_of(ring, &keys));
+        for (int64_t i = 0; from == owner && i < words_of(ring, &keys); i++)
             scratch[i] = ~scratch[i];
     } else {
         ra_share owned = ra_partition_share(&ring->keys, from);
-        clear(scratch, keys.blocks);
-        ra_mark_owned(&owned, &keys, scratch);
+        clear(scratch, words_of(ring, &keys));
+        ra_mark_owned(&owned, &keys, ring->sets, scratch);
     }
-    for (int64_t i = 0; i < keys.blocks; i++)
+    for (int64_t i = 0; i < words_of(ring, &keys); i++)
         words[i] &= scratch[i];
 }
 
@@ -132,10 +156,11 @@ void ra_phase_held(const ra_ring_plan *ring, int from, int to, int64_t phase, ui
     ra_share owned = ra_partition_share(&ring->keys, from);
     ra_piece part = ra_even_part(ring->keys.length, ra_step_count(ring), phase);
     if (!needed(ring, to, &owned, words))
-        clear(words, owned.blocks);
-    clear(scratch, owned.blocks);
-    ra_mark_range(&owned, part.first, part.end, scratch);
-    for (int64_t i = 0; i < owned.blocks; i++)
+        clear(words, words_of(ring, &owned));
+    clear(scratch, words_of(ring, &owned));
+    for (int64_t set = 0; set < ring->sets; set++)
+        ra_mark_range(&owned, part.first, part.end, scratch + set * owned.blocks);
+    for (int64_t i = 0; i < words_of(ring, &owned); i++)
         words[i] &= scratch[i];
 }
 
@@ -167,30 +192,34 @@ static bool add(ra_message **messages, int64_t *count, int64_t *room, ra_message
     return true;
 }
 
-/* Where the words of a part begin. */
-static int64_t part_block(const ra_ring_plan *ring, const ra_share *share, int part)
+/* Marks on a part of a share, in all sets. */
+static int64_t marked_part(const ra_ring_plan *ring, const uint64_t *words, const ra_share *keys, int part)
 {
-    return in_parts(ring, share) ? ra_share_range(share, part).block : 0;
+    int64_t marks = 0, first = ra_part_block(ring, keys, part), blocks = ra_part_of(ring, keys, part).blocks;
+    for (int64_t set = 0; set < ring->sets; set++)
+        marks += ra_marked(words + set * keys->blocks + first, blocks);
+    return marks;
 }
 
 /*
  * Pieces of memory that rows are, where `held` rows are packed one after the other: for keys and for values, head by
- * head, part by part. All rows of a single part are one piece.
+ * head, part by part. All rows of a single part and set are one piece.
  */
 static int64_t segments_of(const ra_ring_plan *ring, const uint64_t *rows, const uint64_t *held, const ra_share *keys)
 {
     int parts = ra_part_count(ring, keys);
-    if (parts == 1 && ra_marked(rows, keys->blocks) == ra_marked(held, keys->blocks))
+    if (ring->sets == 1 && parts == 1 && ra_marked(rows, keys->blocks) == ra_marked(held, keys->blocks))
         return 2;
     int64_t runs = 0;
-    for (int part = 0; part < parts; part++) {
-        int64_t first = part_block(ring, keys, part);
-        ra_mark_walk walk = ra_mark_walk_begin(rows + first, held + first, ra_part_of(ring, keys, part).blocks);
-        ra_mark_run run;
-        while (ra_mark_walk_next(&walk, &run))
-            runs++;
-    }
-    return 2 * runs * ring->plan->batch * ring->plan->kv_heads;
+    for (int64_t set = 0; set < ring->sets; set++)
+        for (int part = 0; part < parts; part++) {
+            int64_t first = set * keys->blocks + ra_part_block(ring, keys, part);
+            ra_mark_walk walk = ra_mark_walk_begin(rows + first, held + first, ra_part_of(ring, keys, part).blocks);
+            ra_mark_run run;
+            while (ra_mark_walk_next(&walk, &run))
+                runs++;
+        }
+    return 2 * runs * ring->plan->batch * (ring->plan->kv_heads / ring->sets);
 }
 
 static ra_message message_of(maker *m, int64_t phase, int peer, const ra_share *keys, int64_t held)
@@ -198,21 +227,20 @@ static ra_message message_of(maker *m, int64_t phase, int peer, const ra_share *
     ra_message message = {.phase = phase, .peer = peer, .held = held, .slot = {-1, -1}};
     message.segments = segments_of(m->ring, m->some, m->held, keys);
     for (int part = 0; part < ra_part_count(m->ring, keys); part++)
-        message.part_rows[part] =
-            ra_marked(m->some + part_block(m->ring, keys, part), ra_part_of(m->ring, keys, part).blocks);
+        message.part_rows[part] = marked_part(m->ring, m->some, keys, part);
     return message;
 }
 
 static bool add_receive(maker *m, int64_t phase, int peer, const ra_share *keys)
 {
-    return !ra_marked(m->some, keys->blocks) || add(&m->schedule->receives, &m->schedule->receive_count,
-                                                    &m->receive_room, message_of(m, phase, peer, keys, 0));
+    return !ra_marked(m->some, words_of(m->ring, keys)) || add(&m->schedule->receives, &m->schedule->receive_count,
+                                                               &m->receive_room, message_of(m, phase, peer, keys, 0));
 }
 
 /* Out of the rows marked in `held`. */
 static bool add_send(maker *m, int64_t phase, int peer, const ra_share *keys, int64_t held)
 {
-    if (!ra_marked(m->some, keys->blocks))
+    if (!ra_marked(m->some, words_of(m->ring, keys)))
         return true;
     ra_message message = message_of(m, phase, peer, keys, held);
     bool in_ring = m->ring->options.strategy == RA_STRATEGY_RING;
@@ -242,7 +270,7 @@ static bool ring_passes_on(maker *m, int64_t step, const ra_share *keys)
     int next = rank_before(m->ring, m->rank, -1);
     if (!needed(m->ring, next, keys, m->some))
         return true;
-    for (int64_t i = 0; i < keys->blocks; i++)
+    for (int64_t i = 0; i < words_of(m->ring, keys); i++)
         m->some[i] &= m->held[i];
     return add_send(m, step + 1, next, keys, step);
 }
@@ -255,13 +283,13 @@ static bool ring_gives(maker *m, const ra_share *keys)
         int rank = rank_before(m->ring, m->rank, -phase);
         bool reads = needed(m->ring, rank, keys, m->some);
         if (reads && before)
-            for (int64_t i = 0; i < keys->blocks; i++) {
+            for (int64_t i = 0; i < words_of(m->ring, keys); i++) {
                 uint64_t all = m->some[i];
                 m->some[i] &= ~m->left[i];
                 m->left[i] = all;
             }
         else if (reads)
-            memcpy(m->left, m->some, (size_t)keys->blocks * sizeof *m->left);
+            memcpy(m->left, m->some, (size_t)words_of(m->ring, keys) * sizeof *m->left);
         before = reads;
         if (reads && !add_send(m, phase, rank, keys, -1))
             return false;
@@ -269,16 +297,10 @@ static bool ring_gives(maker *m, const ra_share *keys)
     return true;
 }
 
-static void all_rows(const ra_share *keys, uint64_t *words)
-{
-    clear(words, keys->blocks);
-    ra_mark_range(keys, 0, INT64_MAX, words);
-}
-
 static void count_parts(maker *m, int64_t step, const ra_share *keys)
 {
     for (int part = 0; part < ra_part_count(m->ring, keys); part++) {
-        int64_t rows = ra_marked(m->held + part_block(m->ring, keys, part), ra_part_of(m->ring, keys, part).blocks);
+        int64_t rows = marked_part(m->ring, m->held, keys, part);
         m->part_rows[step][part] = rows;
         m->schedule->step[step].rows += rows;
     }
@@ -291,7 +313,7 @@ static bool schedule_ring(maker *m)
         if (needed(m->ring, m->rank, &keys, m->held))
             count_parts(m, step, &keys);
         if (step == 0) {
-            all_rows(&keys, m->held);
+            all_rows(m->ring, &keys, m->held);
             if (!ring_gives(m, &keys))
                 return false;
         } else if (m->schedule->step[step].rows > 0) {
@@ -352,7 +374,7 @@ static bool schedule_direct(maker *m)
             return false;
     }
     ra_share mine = ra_partition_share(&ring->keys, m->rank);
-    all_rows(&mine, m->held);
+    all_rows(m->ring, &mine, m->held);
     for (int64_t step = 0; step < m->schedule->steps; step++)
         if (!direct_sends(m, step, &mine))
             return false;
@@ -437,7 +459,7 @@ static bool assign_slots(maker *m)
     ra_share own = ra_partition_share(&ring->keys, m->rank);
     for (int part = 0; ring->hold_own && part < ra_part_count(ring, &own); part++) {
         int64_t last = ring->by_reference ? INT64_MAX : in_ring ? 1 : m->own_last[part];
-        s->own_slot[part] = take_slot(&given, ra_part_of(ring, &own, part).rows, -1, last);
+        s->own_slot[part] = take_slot(&given, ring->sets * ra_part_of(ring, &own, part).rows, -1, last);
     }
     for (int64_t step = 0; step < s->steps && !ring->by_reference; step++) {
         for (int part = 0; part < RA_PARTS; part++)
@@ -454,6 +476,7 @@ ra_status ra_schedule_make(const ra_ring_plan *ring, int rank, ra_schedule *s)
     *s = (ra_schedule){.steps = ra_step_count(ring), .own_slot = {-1, -1}};
     int64_t blocks = ra_most_blocks(ring);
     s->slot_blocks = blocks;
+    blocks *= ring->sets;
     s->step = calloc((size_t)s->steps, sizeof *s->step);
     maker m = {.ring = ring, .rank = rank, .schedule = s, .own_last = {-1, -1}};
     m.part_rows = calloc((size_t)s->steps, sizeof *m.part_rows);

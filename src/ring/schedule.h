@@ -45,7 +45,7 @@ typedef struct ra_schedule {
     int own_slot[RA_PARTS];       /* -1: none */
     int slots;
     int64_t *slot_rows;    /* [slots] */
-    int64_t slot_blocks;   /* marks for each of them */
+    int64_t slot_blocks;   /* marks for each of them, and each set */
     int64_t most_segments; /* of the messages of one phase */
 } ra_schedule;
 
@@ -56,6 +56,9 @@ int64_t ra_step_count(const ra_ring_plan *ring);
 
 int ra_part_count(const ra_ring_plan *ring, const ra_share *share);
 ra_share ra_part_of(const ra_ring_plan *ring, const ra_share *share, int part);
+
+/* Where the words of a part begin among those of a set. */
+int64_t ra_part_block(const ra_ring_plan *ring, const ra_share *share, int part);
 
 /* The keys of a rank's step. */
 ra_share ra_step_keys(const ra_ring_plan *ring, int rank, int64_t step);
@@ -72,7 +75,7 @@ void ra_phase_held(const ra_ring_plan *ring, int from, int to, int64_t phase, ui
 /* What a sender has the rows of a phase in: in a ring the chunk that travels, else its own share. */
 ra_share ra_held_keys(const ra_ring_plan *ring, int from, int to, int64_t phase);
 
-/* Words that the functions above need room for, at most. */
+/* Words that the functions above need room for, at most, for each set of marks. */
 int64_t ra_most_blocks(const ra_ring_plan *ring);
 
 #endif

@@ -37,6 +37,13 @@ npy() {
     truncate -s $((128 + $5)) "$1"
 }
 
+# safetensors FILE HEADER BYTES: a header, and so many bytes of zeros.
+safetensors() {
+    local length=${#2}
+    printf "\\x$(printf %x $((length % 256)))\\x$(printf %x $((length / 256)))\\0\\0\\0\\0\\0\\0%s" "$2" >"$1"
+    truncate -s $((8 + length + $3)) "$1"
+}
+
 # tensors SHAPE_Q SHAPE_K SHAPE_V [OPTION...]: q.npy, k.npy and v.npy.
 tensors() {
     quietly generate --shape "$1" --seed 1 --output q.npy "${@:4}"

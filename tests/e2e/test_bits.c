@@ -23,6 +23,10 @@ static const struct shape {
     {1, 20, 9000, 2, 1, RA_VARIANT_TILE, true, "causal"},
     {2, 2, 700, 6, 3, RA_VARIANT_DECODE, false, "causal"},
     {1, 1, 20000, 4, 2, RA_VARIANT_DECODE, true, "full"},
+    {1, 250, 250, 4, 2, RA_VARIANT_TILE, false, "dilated:64/1,200/3+causal"},
+    {1, 130, 200, 3, 3, RA_VARIANT_TILE, false, "dilated:50/2,200/3:mode=union"},
+    {1, 300, 300, 2, 1, RA_VARIANT_TILE, false, "blocks:40:local=1:random=1"},
+    {1, 20, 9000, 2, 1, RA_VARIANT_TILE, true, "blocks:64:global=1:random=40+causal"},
 };
 enum { SHAPES = sizeof shapes / sizeof *shapes };
 
@@ -34,22 +38,6 @@ static void make_shape(sample *s, const struct shape *shape)
     problem.head_dim = 20, problem.value_dim = 24;
     problem.pattern = shape->pattern;
     sample_make(s, &problem);
-}
-
-/* A copy of output and lse, one after the other. */
-static char *keep_result(const sample *s)
-{
-    char *kept = malloc(s->bytes[SAMPLE_OUTPUT] + s->bytes[SAMPLE_LSE]);
-    assert_non_null(kept);
-    memcpy(kept, s->memory[SAMPLE_OUTPUT], s->bytes[SAMPLE_OUTPUT]);
-    memcpy(kept + s->bytes[SAMPLE_OUTPUT], s->memory[SAMPLE_LSE], s->bytes[SAMPLE_LSE]);
-    return kept;
-}
-
-static bool same_result(const sample *s, const char *kept)
-{
-    return memcmp(kept, s->memory[SAMPLE_OUTPUT], s->bytes[SAMPLE_OUTPUT]) == 0 &&
-           memcmp(kept + s->bytes[SAMPLE_OUTPUT], s->memory[SAMPLE_LSE], s->bytes[SAMPLE_LSE]) == 0;
 }
 
 static void shapes_are_what_they_should_be(void **state)
@@ -77,10 +65,10 @@ static void any_number_of_threads(void **state)
             sample s;
             make_shape(&s, &shapes[i]);
             sample_run(&s, kernel, 1);
-            char *one = keep_result(&s);
+            char *one = sample_keep(&s);
             for (int threads = 2; threads <= 8; threads++) {
                 sample_run(&s, kernel, threads);
-                REQUIRE(same_result(&s, one), "%s, %s: other bits with %d threads", ra_kernel_name(kernel),
+                REQUIRE(sample_same(&s, one), "%s, %s: other bits with %d threads", ra_kernel_name(kernel),
                         sample_text(&s), threads);
             }
             free(one);
@@ -133,7 +121,7 @@ static void callers_rounding_and_denormals(void **state)
             make_shape(&s, &shapes[i]);
             make_values_tiny(&s);
             sample_run(&s, kernel, 2);
-            char *kept = keep_result(&s);
+            char *kept = sample_keep(&s);
             fegetenv(&usual);
             set_strange_environment();
             unsigned before = environment();
@@ -141,7 +129,7 @@ static void callers_rounding_and_denormals(void **state)
             unsigned after = environment();
             fesetenv(&usual);
             assert_int_equal(before, after);
-            REQUIRE(same_result(&s, kept), "%s, %s: the caller's rounding shows", ra_kernel_name(kernel),
+            REQUIRE(sample_same(&s, kept), "%s, %s: the caller's rounding shows", ra_kernel_name(kernel),
                     sample_text(&s));
             free(kept);
             sample_free(&s);
@@ -158,11 +146,11 @@ static void plans_made_under_another_rounding(void **state)
         problem.q_len = 20, problem.heads = 1, problem.head_dim = head_dim;
         sample_make(&s, &problem);
         sample_run(&s, RA_KERNEL_AUTO, 1);
-        char *kept = keep_result(&s);
+        char *kept = sample_keep(&s);
         fesetround(FE_UPWARD);
         sample_run(&s, RA_KERNEL_AUTO, 1);
         fesetround(FE_TONEAREST);
-        REQUIRE(same_result(&s, kept), "head_dim %lld: the rounding that the plan was made with shows",
+        REQUIRE(sample_same(&s, kept), "head_dim %lld: the rounding that the plan was made with shows",
                 (long long)head_dim);
         free(kept);
         sample_free(&s);
@@ -242,7 +230,7 @@ static void layouts_and_strides(void **state)
             sample s;
             make_shape(&s, &shapes[i]);
             sample_run(&s, kernel, 2);
-            char *kept = keep_result(&s);
+            char *kept = sample_keep(&s);
             ra_plan *plan = sample_plan(&s, kernel, 2);
             for (int layout = RA_BSHD; layout <= RA_BHSD; layout++) {
                 ra_tensor t[3];
@@ -253,7 +241,7 @@ static void layouts_and_strides(void **state)
                 assert_int_equal(ra_forward(plan, &t[SAMPLE_QUERY], &t[SAMPLE_KEY], &t[SAMPLE_VALUE],
                                             &s.tensors[SAMPLE_OUTPUT], &s.tensors[SAMPLE_LSE], NULL),
                                  RA_OK);
-                REQUIRE(same_result(&s, kept), "%s, %s: layout %d shows", ra_kernel_name(kernel), sample_text(&s),
+                REQUIRE(sample_same(&s, kept), "%s, %s: layout %d shows", ra_kernel_name(kernel), sample_text(&s),
                         layout);
                 for (int j = 0; j < 3; j++)
                     free(memory[j]);
@@ -291,7 +279,7 @@ static void two_callers_share_a_plan(void **state)
         make_shape(&s, &shapes[i]);
         make_shape(&other, &shapes[i]);
         sample_run(&s, RA_KERNEL_AUTO, 2);
-        char *kept = keep_result(&s);
+        char *kept = sample_keep(&s);
         sample_wipe(&s);
         sample_wipe(&other);
         ra_plan *plan = sample_plan(&s, RA_KERNEL_AUTO, 2);
@@ -303,7 +291,7 @@ static void two_callers_share_a_plan(void **state)
             pthread_join(threads[t], NULL);
             assert_int_equal(callers[t].status, RA_OK);
         }
-        assert_true(same_result(&s, kept) && same_result(&other, kept));
+        assert_true(sample_same(&s, kept) && sample_same(&other, kept));
         ra_plan_free(plan);
         free(kept);
         sample_free(&s);

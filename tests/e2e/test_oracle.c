@@ -6,7 +6,7 @@
 
 #include <stdio.h>
 
-enum { QUICK = 200, ORACLE_ROWS = 16 };
+enum { QUICK = 350, ORACLE_ROWS = 16 };
 
 static int64_t choose_dim(choices *c)
 {

@@ -33,10 +33,11 @@ static void run_and_compare(const sample *s, const oracle_rows *expected, const 
             (long long)sent, (long long)received);
 }
 
-static const char *const patterns[] = {"full", "causal", "window:40,7", "documents"};
+static const char *const patterns[] = {
+    "full", "causal", "window:40,7", "documents", "dilated:48/1,300/3+causal", "blocks:32:local=1:random=1"};
 static const int ranks[] = {1, 2, 3, 4, 5, 7, 8, 16};
 static const int64_t lengths[] = {1, 2, 31, 64, 257, 1000};
-enum { PATTERNS = 4, RANKS = 8, LENGTHS = 6, STRATEGIES = 3, ORDERS = 3 };
+enum { PATTERNS = 6, RANKS = 8, LENGTHS = 6, STRATEGIES = 3, ORDERS = 3 };
 
 /* "documents" means a few of them that fit the length. */
 static const char *pattern_for(const char *name, int64_t length, char *text, size_t size)
@@ -120,19 +121,6 @@ static void every_axis_against_the_oracle(void **state)
             run_length(pattern, lengths[i], getenv("RINGATTN_SLOW") ? in_slow_set : in_quick_set, i);
 }
 
-/* A split of `length` rows at any places over `ranks` ranks; returns the number of pieces. */
-static int64_t choose_pieces(choices *c, int64_t length, int ranks, ra_piece *pieces, int64_t most)
-{
-    int64_t count = 0, at = 0;
-    while (at < length) {
-        int64_t end = count == most - 1 ? length : at + choose(c, chance(c, 5) ? 0 : 1, length);
-        end = end < length ? end : length;
-        pieces[count++] = (ra_piece){at, end, (int)choose(c, 0, ranks - 1)};
-        at = end;
-    }
-    return count;
-}
-
 static void choose_problem(choices *c, ra_problem *p, char *pattern, size_t size)
 {
     p->batch = choose(c, 1, 2);
@@ -171,11 +159,12 @@ static void random_problems(void **state)
             c.run.threads = (int)choose(&choice, 1, 3);
             if (chance(&choice, 3)) {
                 c.options.q_pieces = q_pieces;
-                c.options.q_piece_count = choose_pieces(&choice, problem.q_len, c.options.ranks, q_pieces, 12);
+                c.options.q_piece_count = ring_choose_pieces(&choice, problem.q_len, c.options.ranks, q_pieces, 12);
             }
             if (chance(&choice, 3)) {
                 c.options.kv_pieces = kv_pieces;
-                c.options.kv_piece_count = choose_pieces(&choice, s.problem.kv_len, c.options.ranks, kv_pieces, 12);
+                c.options.kv_piece_count =
+                    ring_choose_pieces(&choice, s.problem.kv_len, c.options.ranks, kv_pieces, 12);
             }
             ra_rank_stats stats[MOST_RANKS] = {RA_RANK_STATS_INIT};
             REQUIRE(ring_case_run(&c, &s, stats, NULL) == RA_OK, "seed %llu: %s; %s: %s", (unsigned long long)seed,
@@ -189,7 +178,24 @@ static void random_problems(void **state)
     }
 }
 
-static void broadcast_has_the_bits_of_a_run_in_one_piece(void **state)
+/* The result that was kept is that of a ring too, with as many ranks and in whatever way and order. */
+static void require_bits(const sample *s, ra_kernel_id kernel, const char *kept)
+{
+    for (int r = 0; r < RANKS; r++)
+        for (int way = 0; way < WAYS; way++) {
+            int order = (r + way) % ORDERS;
+            ra_strategy strategy = (r + way / 2) % 3 == 0 ? RA_STRATEGY_ALLGATHER : RA_STRATEGY_BROADCAST;
+            ring_case c = ring_case_make((enum way)way, ranks[r], strategy, (ra_order)order);
+            c.run.kernel = kernel;
+            c.run.threads = 1 + (r + way) % 2;
+            REQUIRE(ring_case_run(&c, s, NULL, NULL) == RA_OK, "%s; %s: %s", ring_case_text(&c), sample_text(s),
+                    ring_message(0));
+            REQUIRE(sample_same(s, kept), "%s; %s, %s: other bits than in one piece", ring_case_text(&c),
+                    sample_text(s), ra_kernel_name(kernel));
+        }
+}
+
+static void broadcast_and_allgather_have_the_bits_of_a_run_in_one_piece(void **state)
 {
     (void)state;
     static const struct {
@@ -201,7 +207,12 @@ static void broadcast_has_the_bits_of_a_run_in_one_piece(void **state)
                   {20, 9000, 1, "causal"},
                   {1, 9000, 1, "full"},
                   {3, 700, 2, "window:300,5"},
-                  {400, 400, 1, "documents:100,1,200,99"}};
+                  {400, 400, 1, "documents:100,1,200,99"},
+                  {333, 333, 2, "blocks:32:local=1:random=2"},
+                  {300, 500, 2, "blocks:50:global=1:stride=3+causal"},
+                  {200, 90, 1, "blocks:7:random=3"},
+                  {3, 700, 2, "blocks:64:density=0.3"},
+                  {20, 9000, 1, "blocks:64:local=2:random=20+causal"}};
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         FOR_EACH_KERNEL (kernel) {
             ra_problem problem = RA_PROBLEM_INIT;
@@ -210,23 +221,8 @@ static void broadcast_has_the_bits_of_a_run_in_one_piece(void **state)
             sample s;
             sample_make(&s, &problem);
             sample_run(&s, kernel, 2);
-            size_t bytes = s.bytes[SAMPLE_OUTPUT], lse_bytes = s.bytes[SAMPLE_LSE];
-            char *kept = malloc(bytes + lse_bytes);
-            assert_non_null(kept);
-            memcpy(kept, s.memory[SAMPLE_OUTPUT], bytes);
-            memcpy(kept + bytes, s.memory[SAMPLE_LSE], lse_bytes);
-            for (int r = 0; r < RANKS; r++)
-                for (int way = 0; way < WAYS; way++) {
-                    int order = (r + way) % ORDERS;
-                    ring_case c = ring_case_make((enum way)way, ranks[r], RA_STRATEGY_BROADCAST, (ra_order)order);
-                    c.run.kernel = kernel;
-                    REQUIRE(ring_case_run(&c, &s, NULL, NULL) == RA_OK, "%s; %s: %s", ring_case_text(&c),
-                            sample_text(&s), ring_message(0));
-                    REQUIRE(memcmp(kept, s.memory[SAMPLE_OUTPUT], bytes) == 0 &&
-                                memcmp(kept + bytes, s.memory[SAMPLE_LSE], lse_bytes) == 0,
-                            "%s; %s, %s: other bits than in one piece", ring_case_text(&c), sample_text(&s),
-                            ra_kernel_name(kernel));
-                }
+            char *kept = sample_keep(&s);
+            require_bits(&s, kernel, kept);
             free(kept);
             sample_free(&s);
         }
@@ -238,7 +234,7 @@ int main(void)
         cmocka_unit_test(the_quick_set_has_all_pairs),
         cmocka_unit_test(every_axis_against_the_oracle),
         cmocka_unit_test(random_problems),
-        cmocka_unit_test(broadcast_has_the_bits_of_a_run_in_one_piece),
+        cmocka_unit_test(broadcast_and_allgather_have_the_bits_of_a_run_in_one_piece),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-static void check_sizes(const ra_npy_header *header)
+static void check_sizes(const ra_array_header *header)
 {
     MUST(header->dims >= 0 && header->dims <= RA_ARRAY_MAX_DIMS);
     for (int i = 0; i < header->dims; i++)
@@ -15,7 +15,7 @@ static void check_sizes(const ra_npy_header *header)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    ra_npy_header header, written, again;
+    ra_array_header header, written, again;
     char bytes[RA_NPY_WRITE_BYTES];
     if (size > RA_NPY_READ_BYTES)
         size = RA_NPY_READ_BYTES;

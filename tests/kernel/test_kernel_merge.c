@@ -28,10 +28,13 @@ static void choose_pairs(choices *c, int lanes, pairs *p)
     }
 }
 
-/* The merged states, by merge_group or, with one lane, by merge_row. */
-static void merge(const ra_kernel *kernel, bool single, const pairs *p, float merged[][STATE])
+/* How states are merged: all lanes of a group, one row, or lane by lane, from other lanes of another group. */
+typedef enum manner { GROUP, ROW, LANE, MANNERS } manner;
+
+/* Lanes of a state that are merged with lane i are `shift` lanes farther on, round the group. */
+static void merge(const ra_kernel *kernel, manner manner, const pairs *p, int shift, float merged[][STATE])
 {
-    if (single) {
+    if (manner == ROW) {
         memcpy(merged[0], p->into[0], sizeof p->into[0]);
         kernel->merge_row(merged[0], p->from[0], p->columns);
         return;
@@ -43,9 +46,12 @@ static void merge(const ra_kernel *kernel, bool single, const pairs *p, float me
     for (int i = 0; i < p->lanes; i++)
         for (int j = 0; j < 2 + p->columns; j++) {
             into[j * p->lanes + i] = p->into[i][j];
-            from[j * p->lanes + i] = p->from[i][j];
+            from[j * p->lanes + (i + shift) % p->lanes] = p->from[i][j];
         }
-    kernel->merge_group(into, from, p->columns);
+    if (manner == GROUP)
+        kernel->merge_group(into, from, p->columns);
+    for (int i = 0; manner == LANE && i < p->lanes; i++)
+        kernel->merge_lane(into + i, from + (i + shift) % p->lanes, p->columns);
     for (int i = 0; i < p->lanes; i++)
         for (int j = 0; j < 2 + p->columns; j++)
             merged[i][j] = into[j * p->lanes + i];
@@ -78,12 +84,12 @@ static void random_pairs(void **state)
     seed_range range = seeds(200);
     for (uint64_t seed = range.first; seed < range.end; seed++)
         for (int i = 0; i < count; i++)
-            for (int single = 0; single < 2; single++) {
+            for (int manner = 0; manner < MANNERS; manner++) {
                 choices c = {seed};
                 pairs p;
                 float merged[MOST_LANES][STATE] = {{0}};
-                choose_pairs(&c, single ? 1 : tables[i].kernel->blocking.lanes, &p);
-                merge(tables[i].kernel, single, &p, merged);
+                choose_pairs(&c, manner == ROW ? 1 : tables[i].kernel->blocking.lanes, &p);
+                merge(tables[i].kernel, (enum manner)manner, &p, manner == LANE ? (int)(seed % 5) : 0, merged);
                 for (int lane = 0; lane < p.lanes; lane++)
                     check_lane(&tables[i], seed, &p, lane, merged[lane]);
             }
@@ -96,18 +102,57 @@ static void nan_is_kept(void **state)
     int count;
     const tested_table *tables = tested_tables(&count);
     for (int i = 0; i < count; i++)
-        for (int single = 0; single < 2; single++)
+        for (int manner = 0; manner < MANNERS; manner++)
             for (int side = 0; side < 2; side++) {
                 choices c = {3};
                 pairs p;
                 float merged[MOST_LANES][STATE] = {{0}};
-                choose_pairs(&c, single ? 1 : tables[i].kernel->blocking.lanes, &p);
+                choose_pairs(&c, manner == ROW ? 1 : tables[i].kernel->blocking.lanes, &p);
                 for (int lane = 0; lane < p.lanes; lane++)
                     (side ? p.into : p.from)[lane][1] = NAN;
-                merge(tables[i].kernel, single, &p, merged);
+                merge(tables[i].kernel, (enum manner)manner, &p, 0, merged);
                 for (int lane = 0; lane < p.lanes; lane++)
                     assert_true(isnan(merged[lane][1]));
             }
+}
+
+/* One lane is merged, the others stay; and it matters to no bit in which lanes the two are. */
+static void a_lane_alone(void **state)
+{
+    (void)state;
+    int count;
+    const tested_table *tables = tested_tables(&count);
+    for (int i = 0; i < count; i++) {
+        enum { COLUMNS = 7 };
+        choices c = {5};
+        int lanes = tables[i].kernel->blocking.lanes;
+        int64_t floats = ra_group_state_floats(lanes, COLUMNS);
+        size_t bytes = (size_t)floats * sizeof(float);
+        float *into = take(bytes), *from = take(bytes), *kept = take(bytes), one[2 + COLUMNS], other[2 + COLUMNS];
+        choose_state(&c, COLUMNS, one);
+        choose_state(&c, COLUMNS, other);
+        float first[2 + COLUMNS];
+        for (int lane = 0; lane < lanes; lane++) {
+            int beside = (lane * 5 + 3) % lanes;
+            for (int64_t j = 0; j < floats; j++)
+                into[j] = from[j] = NAN;
+            for (int j = 0; j < 2 + COLUMNS; j++) {
+                into[j * lanes + lane] = one[j];
+                from[j * lanes + beside] = other[j];
+            }
+            memcpy(kept, into, bytes);
+            tables[i].kernel->merge_lane(into + lane, from + beside, COLUMNS);
+            for (int j = 0; j < 2 + COLUMNS; j++) {
+                first[j] = lane ? first[j] : into[j * lanes];
+                assert_true(same_bits(&into[j * lanes + lane], &first[j], 1));
+                into[j * lanes + lane] = one[j];
+            }
+            assert_true(same_bits(into, kept, floats));
+        }
+        free(into);
+        free(from);
+        free(kept);
+    }
 }
 
 int main(void)
@@ -115,6 +160,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(random_pairs),
         cmocka_unit_test(nan_is_kept),
+        cmocka_unit_test(a_lane_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

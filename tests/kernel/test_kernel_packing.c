@@ -9,11 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Rows as a caller has them: turned round, transposed, with gaps. */
+/* Rows as a caller has them: turned round, transposed, with gaps; or picked out of those by an index. */
 typedef struct source {
     ra_rows rows;
     int count, dim;
-    void *memory; /* of exactly the elements the rows span */
+    int64_t index[RA_KEY_BLOCK]; /* what rows.index is set to, by those who use one */
+    void *memory;                /* of exactly the elements the rows span */
 } source;
 
 static float element(const ra_rows *rows, int64_t at)
@@ -27,7 +28,16 @@ static float element(const ra_rows *rows, int64_t at)
 
 static float source_get(const source *s, int row, int d)
 {
-    return element(&s->rows, row * s->rows.row_stride + d * s->rows.dim_stride);
+    int64_t at = s->rows.index ? s->rows.index[row] : row;
+    return at < 0 ? 0 : element(&s->rows, at * s->rows.row_stride + d * s->rows.dim_stride);
+}
+
+/* Any rows of the source in any order, some of them missing if they may. */
+static void choose_index(choices *c, source *s, bool missing)
+{
+    for (int i = 0; i < s->count; i++)
+        s->index[i] = missing && chance(c, 4) ? -1 : choose(c, 0, s->count - 1);
+    s->rows.index = s->index;
 }
 
 /* Sets the element that is `at` elements into the memory. */
@@ -67,6 +77,7 @@ static source choose_source(choices *c, int most_rows)
     s.rows.data = (char *)s.memory + origin * (int64_t)ra_dtype_size(s.rows.dtype);
     s.rows.row_stride = row_stride;
     s.rows.dim_stride = dim_stride;
+    s.rows.index = NULL;
     return s;
 }
 
@@ -85,6 +96,8 @@ static void check_rows(const tested_table *table, uint64_t seed)
 {
     choices c = {seed};
     source s = choose_source(&c, RA_KEY_BLOCK);
+    if (seed % 2)
+        choose_index(&c, &s, true);
     float *packed = take((size_t)(s.count * s.dim) * sizeof *packed);
     table->kernel->pack_rows(&s.rows, s.count, s.dim, packed);
     for (int row = 0; row < s.count; row++)
@@ -106,6 +119,8 @@ static void check_query(const tested_table *table, uint64_t seed)
     choices c = {seed};
     int lanes = table->kernel->blocking.lanes;
     source s = choose_source(&c, lanes);
+    if (seed % 2)
+        choose_index(&c, &s, false);
     float factor = choose_normal(&c), *packed = take((size_t)(lanes * s.dim) * sizeof *packed);
     table->kernel->pack_query(&s.rows, s.count, s.dim, factor, packed);
     for (int lane = 0; lane < lanes; lane++)
@@ -133,10 +148,17 @@ static void check_value(const tested_table *table, uint64_t seed)
     int panels = (s.dim + RA_PANEL - 1) / RA_PANEL, kind = (int)choose(&c, 0, 3);
     int64_t at = choose(&c, 0, s.count - 1) * s.rows.row_stride + choose(&c, 0, s.dim - 1) * s.rows.dim_stride;
     put((void *)(uintptr_t)s.rows.data, s.rows.dtype, at, odd[kind]);
+    bool all_finite = kind == 3;
+    if (seed % 2) { /* the odd value counts only if its row is one of those that are packed */
+        choose_index(&c, &s, true);
+        all_finite = true;
+        for (int i = 0; i < s.count * s.dim; i++)
+            all_finite &= isfinite(source_get(&s, i / s.dim, i % s.dim)) != 0;
+    }
     float *packed = take((size_t)(panels * RA_KEY_BLOCK * RA_PANEL) * sizeof *packed);
     float *staging = take((size_t)(RA_KEY_BLOCK * s.dim) * sizeof *staging);
     bool finite = table->kernel->pack_value(&s.rows, s.count, s.dim, staging, packed);
-    REQUIRE(finite == (kind == 3), "seed %llu, %s: %g among the values went unnoticed, or nothing did",
+    REQUIRE(finite == all_finite, "seed %llu, %s: %g among the values went unnoticed, or nothing did",
             (unsigned long long)seed, table->name, odd[kind]);
     int keys = (s.count + RA_KEY_UNIT - 1) / RA_KEY_UNIT * RA_KEY_UNIT;
     for (int key = 0; key < keys; key++)
@@ -166,7 +188,7 @@ static void check_halves(const tested_table *table, uint64_t seed)
     for (int i = 0; i < 65536; i++)
         halves[i] = (uint16_t)i;
     for (ra_dtype dtype = RA_F16; dtype <= RA_BF16; dtype++) {
-        ra_rows from = {halves, dtype, 1024, 1};
+        ra_rows from = {halves, dtype, 1024, 1, NULL};
         table->kernel->pack_rows(&from, 64, 1024, wide);
         for (int i = 0; i < 65536; i++) {
             float expected = element(&from, i);

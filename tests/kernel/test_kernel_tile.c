@@ -11,16 +11,21 @@
 /* More rows than the widest group has lanes, so that every table has a group that is not full. */
 enum { ROWS = 70 };
 
+/* How keys are hidden from rows. */
+typedef enum hiding { NOTHING_HIDDEN, BY_RANGE, BY_BITS } hiding;
+
 /* ROWS queries against one block, before any table's way of laying them out. */
 typedef struct tile_case {
     int head_dim, value_dim, key_rows, begin, end;
     int64_t key_stride;
-    bool masked, guard;
-    int32_t lo[ROWS], hi[ROWS];
-    float *query; /* [ROWS][head_dim] */
-    float *key;   /* [key_rows][key_stride] */
-    float *value; /* [key_rows][value_dim] */
-    float *state; /* [ROWS][2 + value_dim] */
+    hiding hiding;
+    bool guard;
+    int32_t lo[ROWS], hi[ROWS]; /* BY_RANGE */
+    uint64_t sees[ROWS];        /* BY_BITS: one for each key */
+    float *query;               /* [ROWS][head_dim] */
+    float *key;                 /* [key_rows][key_stride] */
+    float *value;               /* [key_rows][value_dim] */
+    float *state;               /* [ROWS][2 + value_dim] */
 } tile_case;
 
 static int64_t state_floats(const tile_case *t)
@@ -48,8 +53,14 @@ static void choose_row(choices *c, tile_case *t, int row)
 {
     fill_normal(c, t->query + (ptrdiff_t)row * t->head_dim, t->head_dim, 1.5f / sqrtf((float)t->head_dim));
     choose_state(c, t->value_dim, t->state + (ptrdiff_t)row * (2 + t->value_dim));
-    t->lo[row] = t->masked ? (int32_t)choose(c, 0, RA_KEY_BLOCK) : 0;
-    t->hi[row] = t->masked ? (int32_t)choose(c, 0, t->key_rows) : t->key_rows;
+    bool range = t->hiding == BY_RANGE;
+    t->lo[row] = range ? (int32_t)choose(c, 0, RA_KEY_BLOCK) : 0;
+    t->hi[row] = range ? (int32_t)choose(c, 0, t->key_rows) : t->key_rows;
+    /* Half of the keys, a quarter, runs of them, one, all or none; never one that is not there. */
+    uint64_t any = choose_bits(c), few = any & choose_bits(c);
+    const uint64_t kinds[] = {any, few, UINT64_MAX << choose(c, 0, 63), UINT64_C(1) << choose(c, 0, 63), UINT64_MAX, 0};
+    uint64_t there = t->key_rows == RA_KEY_BLOCK ? UINT64_MAX : (UINT64_C(1) << t->key_rows) - 1;
+    t->sees[row] = kinds[choose(c, 0, 5)] & there;
 }
 
 static int choose_dim(choices *c)
@@ -57,17 +68,17 @@ static int choose_dim(choices *c)
     return (int)(chance(c, 4) ? choose(c, 250, 300) : chance(c, 10) ? choose(c, 500, 600) : choose(c, 1, 80));
 }
 
-static void choose_tile(choices *c, tile_case *t, bool masked)
+static void choose_tile(choices *c, tile_case *t, hiding hiding)
 {
     t->head_dim = choose_dim(c);
     t->value_dim = (int)choose(c, 1, chance(c, 4) ? 300 : 40);
     t->key_stride = t->head_dim + choose(c, 0, 3);
-    t->masked = masked;
+    t->hiding = hiding;
     t->guard = false;
     t->key_rows = (int)choose(c, 1, RA_KEY_BLOCK);
     int units = (t->key_rows + RA_KEY_UNIT - 1) / RA_KEY_UNIT;
     /* Only a mask can hide keys past the last row. */
-    if (!masked)
+    if (hiding == NOTHING_HIDDEN)
         t->key_rows = units * RA_KEY_UNIT;
     t->begin = (int)choose(c, 0, units - 1) * RA_KEY_UNIT;
     t->end = (int)choose(c, t->begin / RA_KEY_UNIT + 1, units) * RA_KEY_UNIT;
@@ -80,7 +91,8 @@ static void choose_tile(choices *c, tile_case *t, bool masked)
 
 static bool row_sees(const tile_case *t, int row, int key)
 {
-    return key >= t->begin && key < t->end && key >= t->lo[row] && key < t->hi[row];
+    bool seen = t->hiding == BY_BITS ? t->sees[row] >> key & 1 : key >= t->lo[row] && key < t->hi[row];
+    return seen && key >= t->begin && key < t->end;
 }
 
 /* ---- Running one table ------------------------------------------------------------------------------------------- */
@@ -94,8 +106,9 @@ static void run_group(const ra_kernel *kernel, const tile_case *t, const float *
     float *query = take((size_t)(t->head_dim * lanes) * sizeof *query), *state = take((size_t)floats * sizeof *state);
     float *scores = take((size_t)(RA_KEY_BLOCK * lanes) * sizeof *scores);
     int32_t lo[64] = {0}, hi[64] = {0};
+    uint64_t seen[RA_KEY_BLOCK] = {0};
     ra_fetch nothing = {0};
-    ra_rows from = {t->query + (ptrdiff_t)first * t->head_dim, RA_F32, t->head_dim, 1};
+    ra_rows from = {t->query + (ptrdiff_t)first * t->head_dim, RA_F32, t->head_dim, 1, NULL};
     kernel->pack_query(&from, rows, t->head_dim, 1, query);
     for (int64_t i = 0; i < floats; i++)
         state[i] = i < lanes ? -INFINITY : 0.0f;
@@ -104,6 +117,8 @@ static void run_group(const ra_kernel *kernel, const tile_case *t, const float *
             state[i * lanes + row] = t->state[(ptrdiff_t)(first + row) * (2 + t->value_dim) + i];
         lo[row] = t->lo[first + row];
         hi[row] = t->hi[first + row];
+        for (int key = 0; key < RA_KEY_BLOCK; key++)
+            seen[key] |= (t->sees[first + row] >> key & 1) << row;
     }
     ra_tile_call call = {.query = query,
                          .next_query = query,
@@ -116,8 +131,9 @@ static void run_group(const ra_kernel *kernel, const tile_case *t, const float *
                          .factor = 1,
                          .head_dim = t->head_dim,
                          .value_dim = t->value_dim,
-                         .lo = t->masked ? lo : NULL,
-                         .hi = t->masked ? hi : NULL,
+                         .lo = t->hiding == BY_RANGE ? lo : NULL,
+                         .hi = t->hiding == BY_RANGE ? hi : NULL,
+                         .seen = t->hiding == BY_BITS ? seen : NULL,
                          .guard = t->guard,
                          .fetch_key = &nothing,
                          .fetch_value = &nothing,
@@ -140,7 +156,7 @@ static float *run_tile(const ra_kernel *kernel, const tile_case *t)
     float *panels = take(columns * RA_KEY_BLOCK * sizeof *panels);
     float *staging = take((size_t)(RA_KEY_BLOCK * t->value_dim) * sizeof *staging);
     float *states = take((size_t)state_floats(t) * sizeof *states);
-    ra_rows value = {t->value, RA_F32, t->value_dim, 1};
+    ra_rows value = {t->value, RA_F32, t->value_dim, 1, NULL};
     kernel->pack_value(&value, t->key_rows, t->value_dim, staging, panels);
     for (int first = 0; first < ROWS; first += lanes)
         run_group(kernel, t, panels, first, ROWS - first < lanes ? ROWS - first : lanes, states);
@@ -175,11 +191,11 @@ static void random_tiles(void **state)
     (void)state;
     int count;
     const tested_table *tables = tested_tables(&count);
-    seed_range range = seeds(150);
+    seed_range range = seeds(200);
     for (uint64_t seed = range.first; seed < range.end; seed++) {
         choices c = {seed};
         tile_case t;
-        choose_tile(&c, &t, seed % 2);
+        choose_tile(&c, &t, (hiding)(seed % 3));
         double *expected = take((2 + (size_t)t.value_dim) * sizeof *expected);
         double *got = take((2 + (size_t)t.value_dim) * sizeof *got);
         double *generic = take((2 + (size_t)t.value_dim) * sizeof *generic);
@@ -194,10 +210,10 @@ static void random_tiles(void **state)
                 double from_model = state_distance(got, expected, t.value_dim);
                 double from_generic = state_distance(got, generic, t.value_dim);
                 REQUIRE(from_model <= STATE_TOLERANCE && from_generic <= STATE_TOLERANCE,
-                        "seed %llu, %s, dim %d:%d, keys %d..%d of %d, row %d sees %d..%d: %.2e from the model, %.2e "
-                        "from generic",
+                        "seed %llu, %s, dim %d:%d, keys %d..%d of %d, row %d sees %d..%d or %llx: %.2e from the "
+                        "model, %.2e from generic",
                         (unsigned long long)seed, tables[i].name, t.head_dim, t.value_dim, t.begin, t.end, t.key_rows,
-                        row, t.lo[row], t.hi[row], from_model, from_generic);
+                        row, t.lo[row], t.hi[row], (unsigned long long)t.sees[row], from_model, from_generic);
             }
             free(states);
         }
@@ -222,7 +238,7 @@ static void unseen_keys_are_no_ops(void **state)
             for (int p = 0; p < 4; p++) {
                 choices c = {seed};
                 tile_case t;
-                choose_tile(&c, &t, true);
+                choose_tile(&c, &t, seed % 2 ? BY_RANGE : BY_BITS);
                 float *before = run_tile(tables[i].kernel, &t);
                 int key = (int)choose(&c, 0, t.key_rows - 1);
                 t.key[key * t.key_stride + t.head_dim - 1] = poisons[p];
@@ -231,9 +247,9 @@ static void unseen_keys_are_no_ops(void **state)
                 float *after = run_tile(tables[i].kernel, &t);
                 for (int row = 0; row < ROWS; row++)
                     REQUIRE(row_sees(&t, row, key) || same_row(&t, before, after, row),
-                            "seed %llu, %s: %g at key %d shows in row %d, which sees %d..%d of %d..%d",
+                            "seed %llu, %s: %g at key %d shows in row %d, which sees %d..%d or %llx of %d..%d",
                             (unsigned long long)seed, tables[i].name, poisons[p], key, row, t.lo[row], t.hi[row],
-                            t.begin, t.end);
+                            (unsigned long long)t.sees[row], t.begin, t.end);
                 free(before);
                 free(after);
                 tile_free(&t);
@@ -246,13 +262,15 @@ static void rows_that_see_nothing_keep_their_state(void **state)
     (void)state;
     int count;
     const tested_table *tables = tested_tables(&count);
-    for (int i = 0; i < count; i++) {
+    for (int i = 0; i < 2 * count; i++) {
         choices c = {1};
         tile_case t;
-        choose_tile(&c, &t, true);
-        for (int row = 0; row < ROWS; row += 2)
+        choose_tile(&c, &t, i % 2 ? BY_RANGE : BY_BITS);
+        for (int row = 0; row < ROWS; row += 2) {
             t.hi[row] = t.lo[row];
-        float *states = run_tile(tables[i].kernel, &t);
+            t.sees[row] = 0;
+        }
+        float *states = run_tile(tables[i / 2].kernel, &t);
         for (int row = 0; row < ROWS; row += 2)
             assert_true(same_row(&t, states, t.state, row));
         free(states);
@@ -271,7 +289,7 @@ static void a_row_does_not_know_its_neighbours(void **state)
         for (int i = 0; i < count; i++) {
             choices c = {seed};
             tile_case t;
-            choose_tile(&c, &t, true);
+            choose_tile(&c, &t, seed % 2 ? BY_RANGE : BY_BITS);
             int row = (int)choose(&c, 0, ROWS - 1), moved = (int)choose(&c, 0, ROWS - 1);
             ptrdiff_t floats = 2 + t.value_dim;
             float *before = run_tile(tables[i].kernel, &t);
@@ -280,6 +298,7 @@ static void a_row_does_not_know_its_neighbours(void **state)
             memmove(t.state + moved * floats, t.state + row * floats, (size_t)floats * sizeof(float));
             t.lo[moved] = t.lo[row];
             t.hi[moved] = t.hi[row];
+            t.sees[moved] = t.sees[row];
             for (int other = 0; other < ROWS; other++)
                 if (other != moved)
                     choose_row(&c, &t, other);
@@ -304,10 +323,13 @@ static void begin_and_end_are_like_a_mask(void **state)
         for (int i = 0; i < count; i++) {
             choices c = {seed};
             tile_case t;
-            choose_tile(&c, &t, true);
+            choose_tile(&c, &t, seed % 2 ? BY_RANGE : BY_BITS);
             for (int row = 0; row < ROWS; row++) {
                 t.lo[row] = t.lo[row] < t.begin ? t.begin : t.lo[row];
                 t.hi[row] = t.hi[row] > t.end ? t.end : t.hi[row];
+                for (int key = 0; key < RA_KEY_BLOCK; key++)
+                    if (key < t.begin || key >= t.end)
+                        t.sees[row] &= ~(UINT64_C(1) << key);
             }
             float *narrow = run_tile(tables[i].kernel, &t);
             t.begin = 0;
@@ -318,6 +340,35 @@ static void begin_and_end_are_like_a_mask(void **state)
                         tables[i].name, row);
             free(narrow);
             free(wide);
+            tile_free(&t);
+        }
+}
+
+/* Bits that say what ranges say give the same bits, whether or not values are guarded. */
+static void bits_and_ranges_say_the_same(void **state)
+{
+    (void)state;
+    int count;
+    const tested_table *tables = tested_tables(&count);
+    seed_range range = seeds(60);
+    for (uint64_t seed = range.first; seed < range.end; seed++)
+        for (int i = 0; i < count; i++) {
+            choices c = {seed};
+            tile_case t;
+            choose_tile(&c, &t, BY_RANGE);
+            for (int row = 0; row < ROWS; row++) {
+                t.sees[row] = 0;
+                for (int key = 0; key < RA_KEY_BLOCK; key++)
+                    t.sees[row] |= (uint64_t)(key >= t.lo[row] && key < t.hi[row]) << key;
+            }
+            t.guard = seed % 2;
+            float *ranges = run_tile(tables[i].kernel, &t);
+            t.hiding = BY_BITS;
+            float *bits = run_tile(tables[i].kernel, &t);
+            REQUIRE(same_bits(ranges, bits, state_floats(&t)), "seed %llu, %s", (unsigned long long)seed,
+                    tables[i].name);
+            free(ranges);
+            free(bits);
             tile_free(&t);
         }
 }
@@ -392,6 +443,7 @@ int main(void)
         cmocka_unit_test(rows_that_see_nothing_keep_their_state),
         cmocka_unit_test(a_row_does_not_know_its_neighbours),
         cmocka_unit_test(begin_and_end_are_like_a_mask),
+        cmocka_unit_test(bits_and_ranges_say_the_same),
         cmocka_unit_test(sums_do_not_stagnate),
         cmocka_unit_test(weights_are_powers_of_two),
     };

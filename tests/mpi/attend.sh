@@ -30,3 +30,25 @@ for first in 1 2; do
 done
 with 3 --ring 3 --pattern window:50,3 --strategy allgather --order striped
 right --pattern window:50,3
+
+# A .safetensors file is made by the first process and written by all.
+quietly attend "${qkv[@]}" --output whole.safetensors --output-dtype bf16 --pattern causal
+over 3 attend "${qkv[@]}" --output o.safetensors --lse l.safetensors --output-dtype bf16 --pattern causal \
+    --transport mpi --strategy broadcast || fail "into .safetensors: exit $?"
+cmp whole.safetensors o.safetensors || fail "into .safetensors: other bits"
+quietly check "${qkv[@]}" --output o.safetensors --lse l.safetensors --pattern causal
+compgen -G '*.partial' >/dev/null && fail "left behind: $(ls)"
+
+# Made-up inputs and an output that is kept nowhere: its checksum is that of a run in one piece, and no file is needed.
+rm ./*.npy ./*.safetensors
+made=(attend --query gen:1 --key gen:2 --value gen:3 --shape "2,300,4,16" --kv-shape "2,400,2,16" --pattern causal
+    --output null --lse null)
+quietly "${made[@]}"
+cp out whole
+for processes in 1 2 4; do
+    over $processes "${made[@]}" --transport mpi --strategy broadcast || fail "$processes processes: exit $?"
+    diff whole out || fail "$processes processes: another checksum, or other errors"
+    compgen -G '*.npy*' >/dev/null && fail "has written: $(ls)"
+done
+over 3 "${made[@]}" --transport mpi --order zigzag --stats s.json || fail "over a ring: exit $?"
+grep -q '"rows_checked": 64' s.json || fail 'no rows in the statistics'

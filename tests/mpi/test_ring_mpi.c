@@ -10,10 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LENGTHS = 4, PATTERNS = 4, STRATEGIES = 3, ORDERS = 3, ORACLE_ROWS = 24 };
+enum { LENGTHS = 4, PATTERNS = 6, STRATEGIES = 3, ORDERS = 3, ORACLE_ROWS = 24 };
 
 static const int64_t lengths[LENGTHS] = {1, 31, 257, 1000};
-static const char *const patterns[PATTERNS] = {"full", "causal", "window:40,7", "documents"};
+static const char *const patterns[PATTERNS] = {
+    "full", "causal", "window:40,7", "documents", "dilated:48/1,300/3+causal", "blocks:32:local=1:random=1"};
 
 static struct {
     int rank, ranks;

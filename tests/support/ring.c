@@ -33,6 +33,18 @@ const char *ring_case_text(const ring_case *c)
     return text;
 }
 
+int64_t ring_choose_pieces(choices *c, int64_t length, int ranks, ra_piece *pieces, int64_t most)
+{
+    int64_t count = 0, at = 0;
+    while (at < length) {
+        int64_t end = count == most - 1 ? length : at + choose(c, chance(c, 5) ? 0 : 1, length);
+        end = end < length ? end : length;
+        pieces[count++] = (ra_piece){at, end, (int)choose(c, 0, ranks - 1)};
+        at = end;
+    }
+    return count;
+}
+
 const char *ring_message(int rank)
 {
     return messages[rank];

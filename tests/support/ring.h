@@ -38,6 +38,9 @@ typedef struct ring_case {
 
 ring_case ring_case_make(way way, int ranks, ra_strategy strategy, ra_order order);
 
+/* A split of `length` rows at any places over `ranks` ranks; returns the number of pieces. */
+int64_t ring_choose_pieces(choices *c, int64_t length, int ranks, ra_piece *pieces, int64_t most);
+
 /* One line for messages. */
 const char *ring_case_text(const ring_case *c);
 

@@ -40,22 +40,81 @@ static void append_documents(choices *c, int64_t kv_len, char *text, size_t size
     }
 }
 
-void choose_pattern(choices *c, int64_t kv_len, char *text, size_t size)
+static void append_interval_term(choices *c, int64_t kv_len, char *text, size_t size)
 {
-    int64_t terms = choose(c, 1, 3), reach = chance(c, 3) ? 3 : kv_len;
+    int64_t reach = chance(c, 3) ? 3 : kv_len;
+    switch (choose(c, 0, 4)) {
+    case 0: append(text, size, "full"); break;
+    case 1: append(text, size, "causal"); break;
+    case 2: append(text, size, "window:%lld", (long long)choose(c, 0, reach)); break;
+    case 3:
+        append(text, size, "window:%lld,%lld", (long long)choose(c, 0, reach), (long long)choose(c, 0, reach));
+        break;
+    default: append_documents(c, kv_len, text, size); break;
+    }
+}
+
+/* Up to four branches of any segments, some of them longer than the sequence, with rates that need not divide them. */
+static void append_dilated(choices *c, int64_t kv_len, char *text, size_t size)
+{
+    static const char *const modes[] = {"", ":mode=paper", ":mode=union", ":mode=grouped", ":mode=torchscale"};
+    int64_t branches = choose(c, 1, 4), segment = 0, rate = 0;
+    for (int64_t i = 0; i < branches; i++) {
+        bool again = i > 0 && chance(c, 5); /* twice the same */
+        segment = again ? segment : chance(c, 3) ? choose(c, 1, 20) : choose(c, 1, kv_len + kv_len / 2 + 1);
+        rate = again ? rate : choose(c, 1, chance(c, 5) || segment < 9 ? segment : 9);
+        append(text, size, "%s%lld/%lld", i ? "," : "dilated:", (long long)segment, (long long)rate);
+    }
+    append(text, size, "%s", modes[choose(c, 0, 4)]);
+}
+
+static void append_blocks(choices *c, int64_t kv_len, char *text, size_t size)
+{
+    static const int64_t sizes[] = {1, 8, 16, 32, 64, 128};
+    int64_t block = chance(c, 2) ? sizes[choose(c, 0, 5)] : choose(c, 1, chance(c, 3) ? kv_len + 5 : 100);
+    append(text, size, "blocks:%lld", (long long)block);
+    bool fraction = chance(c, 5);
+    if (fraction)
+        append(text, size, ":density=0.%02d", (int)choose(c, 1, 99));
+    if (!fraction && chance(c, 2))
+        append(text, size, ":local=%d", (int)choose(c, 0, 3));
+    if (!fraction && chance(c, 3))
+        append(text, size, ":global=%d", (int)choose(c, 0, 3));
+    if (!fraction && chance(c, 3))
+        append(text, size, ":stride=%d", (int)choose(c, 1, 6));
+    if (!fraction && chance(c, 2))
+        append(text, size, ":random=%d", (int)choose(c, 0, 5));
+    if (chance(c, 3))
+        append(text, size, ":seed=%d", (int)choose(c, 0, 1000));
+}
+
+void choose_intervals(choices *c, int64_t kv_len, char *text, size_t size)
+{
+    int64_t terms = choose(c, 1, 3);
     text[0] = '\0';
     for (int64_t i = 0; i < terms; i++) {
         append(text, size, "%s", i ? "+" : "");
-        switch (choose(c, 0, 4)) {
-        case 0: append(text, size, "full"); break;
-        case 1: append(text, size, "causal"); break;
-        case 2: append(text, size, "window:%lld", (long long)choose(c, 0, reach)); break;
-        case 3:
-            append(text, size, "window:%lld,%lld", (long long)choose(c, 0, reach), (long long)choose(c, 0, reach));
-            break;
-        default: append_documents(c, kv_len, text, size); break;
-        }
+        append_interval_term(c, kv_len, text, size);
     }
+}
+
+void choose_sparse(choices *c, int64_t kv_len, char *text, size_t size)
+{
+    int64_t kind = choose(c, 0, 6);
+    bool dilated = kind < 3 || kind == 6, blocks = kind >= 3;
+    text[0] = '\0';
+    for (int i = 0; i < 3; i++) { /* a term of each kind, or none */
+        bool any = i == 0 ? dilated : i == 1 ? blocks : chance(c, 2);
+        if (!any)
+            continue;
+        append(text, size, "%s", *text ? "+" : "");
+        (i == 0 ? append_dilated : i == 1 ? append_blocks : append_interval_term)(c, kv_len, text, size);
+    }
+}
+
+void choose_pattern(choices *c, int64_t kv_len, char *text, size_t size)
+{
+    (chance(c, 2) ? choose_intervals : choose_sparse)(c, kv_len, text, size);
 }
 
 /* ---- Tensors --------------------------------------------------------------------------------------------------- */
@@ -222,15 +281,38 @@ ra_plan *sample_plan(const sample *s, ra_kernel_id kernel, int threads)
     return plan;
 }
 
-void sample_run(const sample *s, ra_kernel_id kernel, int threads)
+void sample_run_as(const sample *s, const ra_options *options, ra_stats *stats)
 {
     const ra_tensor *t = s->tensors;
-    ra_plan *plan = sample_plan(s, kernel, threads);
+    ra_plan *plan = NULL;
+    REQUIRE(!ra_plan_create(&s->problem, options, &plan), "%s: %s", sample_text(s), ra_last_message());
     sample_wipe(s);
     ra_status status =
-        ra_forward(plan, &t[SAMPLE_QUERY], &t[SAMPLE_KEY], &t[SAMPLE_VALUE], &t[SAMPLE_OUTPUT], &t[SAMPLE_LSE], NULL);
+        ra_forward(plan, &t[SAMPLE_QUERY], &t[SAMPLE_KEY], &t[SAMPLE_VALUE], &t[SAMPLE_OUTPUT], &t[SAMPLE_LSE], stats);
     ra_plan_free(plan);
     REQUIRE(!status, "%s: %s", sample_text(s), ra_last_message());
+}
+
+void sample_run(const sample *s, ra_kernel_id kernel, int threads)
+{
+    ra_options options = RA_OPTIONS_INIT;
+    options.kernel = kernel;
+    options.threads = threads;
+    sample_run_as(s, &options, NULL);
+}
+
+char *sample_keep(const sample *s)
+{
+    char *kept = take(s->bytes[SAMPLE_OUTPUT] + s->bytes[SAMPLE_LSE]);
+    memcpy(kept, s->memory[SAMPLE_OUTPUT], s->bytes[SAMPLE_OUTPUT]);
+    memcpy(kept + s->bytes[SAMPLE_OUTPUT], s->memory[SAMPLE_LSE], s->bytes[SAMPLE_LSE]);
+    return kept;
+}
+
+bool sample_same(const sample *s, const char *kept)
+{
+    return memcmp(kept, s->memory[SAMPLE_OUTPUT], s->bytes[SAMPLE_OUTPUT]) == 0 &&
+           memcmp(kept + s->bytes[SAMPLE_OUTPUT], s->memory[SAMPLE_LSE], s->bytes[SAMPLE_LSE]) == 0;
 }
 
 oracle_rows sample_oracle(const sample *s, int most, choices *c)

@@ -15,8 +15,12 @@ typedef struct sample {
     size_t bytes[SAMPLE_TENSORS];
 } sample;
 
-/* A pattern of up to three terms for this many keys. */
+/* A pattern of up to three terms for this many keys. None of them names a file. */
 void choose_pattern(choices *c, int64_t kv_len, char *text, size_t size);
+
+/* One of interval terms alone, or one with a dilated term, a block-sparse one, or both. */
+void choose_intervals(choices *c, int64_t kv_len, char *text, size_t size);
+void choose_sparse(choices *c, int64_t kv_len, char *text, size_t size);
 
 /* The problem's tensors as dense float32 [batch, seq, heads, dim], inputs standard normal. */
 void sample_make(sample *s, const ra_problem *problem);
@@ -31,6 +35,13 @@ ra_plan *sample_plan(const sample *s, ra_kernel_id kernel, int threads);
 
 /* Plan, run, free; every element of output and lse was set to NaN before. Fails the test on any status. */
 void sample_run(const sample *s, ra_kernel_id kernel, int threads);
+
+/* The same with any options; `stats` may be NULL. */
+void sample_run_as(const sample *s, const ra_options *options, ra_stats *stats);
+
+/* A copy of output and lse, one after the other, which the caller frees; and whether they are that to the bit. */
+char *sample_keep(const sample *s);
+bool sample_same(const sample *s, const char *kept);
 
 /* Output and lse to NaN, padding included. */
 void sample_wipe(const sample *s);

@@ -115,7 +115,7 @@ static long fail_each(ra_status (*scenario)(void))
 enum { HEADS = 2, DIM = 8, LONGEST = 4096 };
 
 static float tokens[LONGEST * HEADS * DIM], results[LONGEST * HEADS * DIM];
-static char path[64];
+static char path[64], mask_path[80];
 
 static ra_tensor view(float *data, int64_t seq)
 {
@@ -163,6 +163,33 @@ static ra_status documents_file(void)
     return forward(pattern, 60, 60);
 }
 
+static ra_status sparse_forward(void)
+{
+    return forward("dilated:40/1,100/3:mode=union+blocks:16:local=1:random=2", 333, 333);
+}
+
+static ra_status mask_write(void)
+{
+    enum { BLOCKS = 4 };
+    const int64_t shape[3] = {HEADS, BLOCKS, BLOCKS};
+    static const uint8_t kept[HEADS * BLOCKS * BLOCKS] = {[3] = 1, [20] = 1};
+    ra_array *array;
+    ra_status status = ra_array_create(mask_path, RA_BOOL, 3, shape, &array);
+    if (!status)
+        status = ra_array_write(array, 0, sizeof kept, kept);
+    if (!status)
+        status = ra_array_commit(array);
+    ra_array_close(array);
+    return status;
+}
+
+static ra_status mask_file(void)
+{
+    char pattern[128];
+    snprintf(pattern, sizeof pattern, "causal+blocks:15:mask=@%s", mask_path);
+    return forward(pattern, 60, 60);
+}
+
 static ra_status reference_row(void)
 {
     double row[DIM], lse;
@@ -171,6 +198,23 @@ static ra_status reference_row(void)
     ra_status status = plan_for("window:3,4", 100, 100, &plan);
     if (!status)
         status = ra_reference_row(plan, &x, &x, &x, 0, 1, 50, row, &lse);
+    ra_plan_free(plan);
+    return status;
+}
+
+static ra_status reference_rows(void)
+{
+    const ra_row rows[] = {{0, 50, 1}, {0, 99, 0}};
+    double outputs[2 * DIM], lses[2];
+    ra_tensor shape = view(NULL, 100);
+    ra_storage *x = NULL;
+    ra_plan *plan;
+    ra_status status = plan_for("window:3,4", 100, 100, &plan);
+    if (!status)
+        status = ra_storage_generator(RA_NORMAL, 1, &shape, &x);
+    if (!status)
+        status = ra_reference_rows(plan, x, x, x, rows, 2, outputs, lses);
+    ra_storage_free(x);
     ra_plan_free(plan);
     return status;
 }
@@ -215,6 +259,38 @@ static ra_status array_join(void)
     return status;
 }
 
+/* A header that is longer than what is read at first, and two tensors to be put in order. */
+static ra_status tensor_read(void)
+{
+    int64_t value;
+    char tensor_path[sizeof path + 20];
+    snprintf(tensor_path, sizeof tensor_path, "%s.safetensors#b", path);
+    ra_array *array;
+    ra_status status = ra_array_open(tensor_path, &array);
+    if (!status)
+        status = ra_array_read(array, 0, 1, &value);
+    else
+        assert_null(array);
+    ra_array_close(array);
+    return status;
+}
+
+static void write_tensors(void)
+{
+    enum { LENGTH = 5000 };
+    char tensor_path[sizeof path + 20], text[LENGTH + 1];
+    snprintf(tensor_path, sizeof tensor_path, "%s.safetensors", path);
+    snprintf(text, sizeof text, "%-*s", LENGTH,
+             "{\"b\":{\"dtype\":\"I64\",\"shape\":[1],\"data_offsets\":[8,16]},"
+             "\"a\":{\"dtype\":\"I64\",\"shape\":[1],\"data_offsets\":[0,8]}}");
+    FILE *file = fopen(tensor_path, "w");
+    assert_non_null(file);
+    assert_int_equal(fwrite((const uint64_t[]){LENGTH}, 8, 1, file), 1);
+    assert_int_equal(fwrite(text, LENGTH, 1, file), 1);
+    assert_int_equal(fwrite((const uint64_t[]){1, 2}, 8, 2, file), 2);
+    assert_int_equal(fclose(file), 0);
+}
+
 static ra_status storages(void)
 {
     const int64_t shape[] = {HEADS, 100, DIM};
@@ -222,13 +298,16 @@ static ra_status storages(void)
     snprintf(other_path, sizeof other_path, "%s-2", path);
     ra_tensor whole = view(results, 100);
     ra_tensor file = ra_tensor_dense(NULL, RA_F32, RA_BHSD, 1, 100, HEADS, DIM);
-    ra_storage *memory = NULL, *storage = NULL;
+    ra_storage *memory = NULL, *storage = NULL, *nowhere = NULL;
     ra_array *array;
     ra_status status = ra_array_create(other_path, RA_F32, 3, shape, &array);
     if (!status)
         status = ra_storage_array(array, &file, &storage);
     if (!status)
         status = ra_storage_memory(&whole, &memory);
+    if (!status)
+        status = ra_storage_null(&whole, NULL, 0, NULL, &nowhere);
+    ra_storage_free(nowhere);
     ra_storage_free(memory);
     ra_storage_free(storage);
     ra_array_close(array);
@@ -266,13 +345,15 @@ static ra_status simulated_ranks(void)
 
 enum { RING_ROWS = 300 };
 
+static const char *ring_pattern = "causal+documents:100,199,1";
+
 static ra_status ring_plan_for(ra_ring_options options, ra_ring_plan **plan)
 {
     ra_options run = RA_OPTIONS_INIT;
     ra_problem problem = RA_PROBLEM_INIT;
     run.threads = 2;
     problem.q_len = RING_ROWS, problem.heads = HEADS, problem.head_dim = DIM;
-    problem.pattern = "causal+documents:100,199,1";
+    problem.pattern = ring_pattern;
     ra_status status = ra_ring_plan_create(&problem, &run, &options, plan);
     if (status)
         assert_null(*plan);
@@ -353,6 +434,25 @@ static ra_status ring(ra_strategy strategy, int ranks, ra_transport_kind transpo
     return status;
 }
 
+/* The same with heads that need different rows. */
+static ra_status sparse_ring_plans(void)
+{
+    const char *usual = ring_pattern;
+    ring_pattern = "dilated:90/1,200/4+blocks:16:random=3";
+    ra_status status = ring_plans();
+    ring_pattern = usual;
+    return status;
+}
+
+static ra_status sparse_ring_of_sim_stored(void)
+{
+    const char *usual = ring_pattern;
+    ring_pattern = "dilated:90/1,200/4";
+    ra_status status = ring(RA_STRATEGY_RING, 3, RA_TRANSPORT_SIM, 0);
+    ring_pattern = usual;
+    return status;
+}
+
 static ra_status ring_of_sim(void)
 {
     return ring(RA_STRATEGY_RING, 3, RA_TRANSPORT_SIM, 1);
@@ -385,7 +485,7 @@ static ra_status ring_of_one_process_stored(void)
 
 /* ---- Tests ----------------------------------------------------------------------------------------------------- */
 
-/* In this order: the first one leaves the file that the next two read. */
+/* In this order: the writing ones leave the files that others read. */
 static const struct scenario {
     const char *name;
     ra_status (*run)(void);
@@ -394,14 +494,21 @@ static const struct scenario {
     {"array_read", array_read},
     {"documents_file", documents_file},
     {"tile_forward", tile_forward},
+    {"sparse_forward", sparse_forward},
+    {"mask_write", mask_write},
+    {"mask_file", mask_file},
     {"decode_forward", decode_forward},
     {"reference_row", reference_row},
+    {"reference_rows", reference_rows},
     {"array_join", array_join},
+    {"tensor_read", tensor_read},
     {"storages", storages},
     {"thread_messages", thread_messages},
     {"simulated_ranks", simulated_ranks},
     {"ring_plans", ring_plans},
     {"smallest_ring", smallest_ring},
+    {"sparse_ring_plans", sparse_ring_plans},
+    {"sparse_ring_of_sim_stored", sparse_ring_of_sim_stored},
     {"ring_of_sim", ring_of_sim},
     {"ring_of_sim_stored", ring_of_sim_stored},
     {"allgather_of_sim_stored", allgather_of_sim_stored},
@@ -424,13 +531,17 @@ static int set_up(void **state)
     (void)state;
     ra_generate(RA_NORMAL, 1, 0, LONGEST * HEADS * DIM, tokens);
     snprintf(path, sizeof path, "/tmp/ringattn-allocation-%ld.npy", (long)getpid());
+    write_tensors();
+    snprintf(mask_path, sizeof mask_path, "%s-mask", path);
     return 0;
 }
 
 static int tear_down(void **state)
 {
     (void)state;
-    return unlink(path);
+    char tensor_path[sizeof path + 20];
+    snprintf(tensor_path, sizeof tensor_path, "%s.safetensors", path);
+    return unlink(tensor_path) | unlink(mask_path) | unlink(path);
 }
 
 int main(void)

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_LENGTH = 700, MOST_RANKS = 9, MOST_WORDS = MOST_LENGTH + 1 };
+enum { MOST_LENGTH = 700, MOST_RANKS = 9, MOST_SETS = 4, MOST_WORDS = MOST_LENGTH + 1 };
 
 /* Some queries and some keys of a problem. */
 typedef struct scene {
@@ -39,7 +39,9 @@ static void scene_make(scene *s, choices *c, uint64_t seed)
     s->seed = seed;
     problem.q_len = choose(c, 1, chance(c, 2) ? 80 : MOST_LENGTH);
     problem.kv_len = chance(c, 2) ? problem.q_len : choose(c, 1, MOST_LENGTH);
-    problem.heads = problem.head_dim = 1;
+    problem.head_dim = 1;
+    problem.kv_heads = choose(c, 1, MOST_SETS);
+    problem.heads = problem.kv_heads * choose(c, 1, 4);
     problem.pattern = s->pattern;
     options.threads = 1;
     choose_pattern(c, problem.kv_len, s->pattern, sizeof s->pattern);
@@ -113,32 +115,97 @@ static void check_ranges(scene *s, choices *c)
     require_expected(s);
 }
 
+/* Whether some query of the heads first .. first + count - 1 sees a key. */
+static bool seen_by_some(const scene *s, const uint8_t *queries, int64_t first, int64_t count, int64_t key)
+{
+    for (int64_t query = 0; query < s->plan->q_len; query++)
+        for (int64_t head = first; queries[query] && head < first + count; head++)
+            if (ra_pattern_sees(&s->plan->pattern, head, query + s->plan->offset, key) > 0)
+                return true;
+    return false;
+}
+
+/* Each set of marks, from one array of words, against what the query heads of its key/value heads see. */
 static void check_needed(scene *s, choices *c)
 {
     (void)c;
     uint8_t keys[MOST_LENGTH] = {0}, queries[MOST_LENGTH] = {0};
+    int64_t sets = ra_mark_sets(s->plan), heads = s->plan->heads / sets;
+    SCENE_REQUIRE(s, sets == 1 || sets == s->plan->kv_heads);
+    uint64_t *words = calloc((size_t)(sets * s->keys.blocks + 1), sizeof *words);
+    assert_non_null(words);
     rows_of(&s->keys, keys);
     rows_of(&s->queries, queries);
-    for (int64_t query = 0; query < s->plan->q_len; query++)
-        for (int64_t key = 0; queries[query] && key < s->plan->kv_len; key++)
-            if (keys[key] && !s->expected[key])
-                s->expected[key] = ra_pattern_sees(&s->plan->pattern, query + s->plan->offset, key) > 0;
-    ra_mark_needed(s->plan, &s->queries, &s->keys, s->words);
-    require_expected(s);
+    ra_mark_needed(s->plan, sets, &s->queries, &s->keys, words);
+    for (int64_t set = 0; set < sets; set++) {
+        memset(s->marked, 0, sizeof s->marked);
+        memcpy(s->words, words + set * s->keys.blocks, (size_t)s->keys.blocks * sizeof *words);
+        for (int64_t key = 0; key < s->plan->kv_len; key++)
+            s->expected[key] = keys[key] && seen_by_some(s, queries, set * heads, heads, key);
+        require_expected(s);
+    }
+    SCENE_REQUIRE(s, words[sets * s->keys.blocks] == 0);
+    free(words);
+}
+
+/* Where all heads see the same one set is enough, and there is one; else each key/value head has its own. */
+static void check_sets(scene *s, choices *c)
+{
+    (void)c;
+    bool same = true;
+    for (int64_t head = 1; head < s->plan->heads && same; head++)
+        for (int64_t query = 0; query < s->plan->q_len && same; query++)
+            for (int64_t key = 0; key < s->plan->kv_len && same; key += 1 + s->plan->kv_len / 100)
+                same = ra_pattern_sees(&s->plan->pattern, 0, query + s->plan->offset, key) ==
+                       ra_pattern_sees(&s->plan->pattern, head, query + s->plan->offset, key);
+    SCENE_REQUIRE(s, same || ra_mark_sets(s->plan) == s->plan->kv_heads);
+    SCENE_REQUIRE(s, !ra_pattern_is_interval(&s->plan->pattern) || ra_mark_sets(s->plan) == 1);
+}
+
+/* Out of the marks of the whole sequence. */
+static void check_extract(scene *s, choices *c)
+{
+    int64_t sets = choose(c, 1, MOST_SETS), whole_blocks = (s->plan->kv_len + RA_KEY_BLOCK - 1) / RA_KEY_BLOCK;
+    size_t room = (size_t)(sets * (s->keys.blocks + whole_blocks));
+    uint64_t *whole = malloc((room + 1) * sizeof *whole), *words = whole + sets * whole_blocks;
+    assert_non_null(whole);
+    for (int64_t i = 0; i < sets * whole_blocks; i++)
+        whole[i] = choose_bits(c);
+    memset(words, 0xff, (size_t)(sets * s->keys.blocks) * sizeof *words);
+    ra_mark_extract(whole, whole_blocks, sets, &s->keys, words);
+    for (int64_t set = 0; set < sets; set++) {
+        uint8_t keys[MOST_LENGTH] = {0};
+        rows_of(&s->keys, keys);
+        memset(s->marked, 0, sizeof s->marked);
+        memcpy(s->words, words + set * s->keys.blocks, (size_t)s->keys.blocks * sizeof *words);
+        for (int64_t at = 0; at < s->plan->kv_len; at++)
+            s->expected[at] = keys[at] && (whole[set * whole_blocks + at / RA_KEY_BLOCK] >> at % RA_KEY_BLOCK & 1);
+        require_expected(s);
+    }
+    free(whole);
 }
 
 static void check_owned(scene *s, choices *c)
 {
     uint8_t keys[MOST_LENGTH] = {0}, owned[MOST_LENGTH] = {0};
     ra_partition other;
+    int64_t sets = choose(c, 1, MOST_SETS);
     choose_partition(c, s->plan->kv_len, (int)choose(c, 1, MOST_RANKS), &other);
     ra_share share = choose_share(c, &other);
     rows_of(&s->keys, keys);
     rows_of(&share, owned);
     for (int64_t at = 0; at < s->plan->kv_len; at++)
         s->expected[at] = keys[at] && owned[at];
-    ra_mark_owned(&share, &s->keys, s->words);
-    require_expected(s);
+    uint64_t *words = calloc((size_t)(sets * s->keys.blocks + 1), sizeof *words);
+    assert_non_null(words);
+    ra_mark_owned(&share, &s->keys, sets, words);
+    for (int64_t set = 0; set < sets; set++) {
+        memset(s->marked, 0, sizeof s->marked);
+        memcpy(s->words, words + set * s->keys.blocks, (size_t)s->keys.blocks * sizeof *words);
+        require_expected(s);
+    }
+    SCENE_REQUIRE(s, words[sets * s->keys.blocks] == 0);
+    free(words);
     ra_partition_clear(&other);
 }
 
@@ -151,7 +218,19 @@ static void ranges_are_marked(void **state)
 static void needed_keys_are_those_that_some_query_sees(void **state)
 {
     (void)state;
-    for_each_scene(2000, check_needed);
+    for_each_scene(500, check_needed);
+}
+
+static void heads_that_differ_have_sets_of_their_own(void **state)
+{
+    (void)state;
+    for_each_scene(300, check_sets);
+}
+
+static void marks_of_a_share_out_of_those_of_all(void **state)
+{
+    (void)state;
+    for_each_scene(2000, check_extract);
 }
 
 static void owned_keys_are_those_in_both_shares(void **state)
@@ -274,6 +353,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ranges_are_marked),
         cmocka_unit_test(needed_keys_are_those_that_some_query_sees),
+        cmocka_unit_test(heads_that_differ_have_sets_of_their_own),
+        cmocka_unit_test(marks_of_a_share_out_of_those_of_all),
         cmocka_unit_test(owned_keys_are_those_in_both_shares),
         cmocka_unit_test(runs_among_the_rows_that_are_held),
         cmocka_unit_test(marks_before_each_block),

@@ -1,19 +1,16 @@
 /* .npy headers from good and bad bytes; arrays in files: ranges, temporary names, files that lie, killed processes. */
 #include "io/npy_header.h"
+#include "support/folder.h"
+#include "support/unit.h"
 
-#include <dirent.h>
 #include <errno.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 /* ---- Headers ----------------------------------------------------------------------------------------------------- */
 
@@ -30,7 +27,7 @@ static size_t build(int major, const char *dictionary, char *bytes)
     return 8 + length_bytes + length;
 }
 
-static ra_status parse(int major, const char *dictionary, ra_npy_header *header)
+static ra_status parse(int major, const char *dictionary, ra_array_header *header)
 {
     char bytes[1024];
     return ra_npy_parse("x.npy", bytes, build(major, dictionary, bytes), header);
@@ -49,7 +46,7 @@ static void accepts_what_numpy_writes(void **state)
         {"{'descr': '<f2', 'fortran_order': False, 'shape': (7,), }\n", RA_F16, 1, 7, 7},
         {"{'descr': '<i8', 'fortran_order': False, 'shape': (), }\n", RA_I64, 0, 0, 1},
         {"{'descr': '|u1', 'fortran_order': False, 'shape': (1, 2, 3, 4, 5, 6, 7, 8), }\n", RA_U8, 8, 1, 40320},
-        {"{'descr': '|b1', 'fortran_order': False, 'shape': (5, 0), }\n", RA_U8, 2, 5, 0},
+        {"{'descr': '|b1', 'fortran_order': False, 'shape': (5, 0), }\n", RA_BOOL, 2, 5, 0},
         {"{'shape': (2L, 3L), 'fortran_order': False, 'descr': '<f4'}", RA_F32, 2, 2, 6},
         {"{\"descr\":\"<f4\",\"fortran_order\":False,\"shape\":(2,3)}", RA_F32, 2, 2, 6},
         {" { 'descr' : '<f4' ,\t'fortran_order' : False ,\n 'shape' : ( 2 , 3 , ) , } ", RA_F32, 2, 2, 6},
@@ -58,7 +55,7 @@ static void accepts_what_numpy_writes(void **state)
     };
     for (int major = 1; major <= 3; major++)
         for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-            ra_npy_header header;
+            ra_array_header header;
             assert_int_equal(parse(major, cases[i].dictionary, &header), RA_OK);
             assert_int_equal(header.dtype, cases[i].dtype);
             assert_int_equal(header.dims, cases[i].dims);
@@ -105,7 +102,7 @@ static void refuses_by_name(void **state)
         {"{'descr': '<f4', 'fortran_order': False, 'shape': (2305843009213693952,), }", "overflows 64-bit sizes"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        ra_npy_header header;
+        ra_array_header header;
         assert_int_equal(parse(1, cases[i].dictionary, &header), RA_ERROR_FORMAT);
         if (!strstr(ra_last_message(), cases[i].message) || strncmp(ra_last_message(), "x.npy: ", 7) != 0)
             fail_msg("'%s' instead of '%s'", ra_last_message(), cases[i].message);
@@ -117,7 +114,7 @@ static void refuses_every_cut(void **state)
     (void)state;
     char bytes[1024];
     size_t size = build(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }", bytes);
-    ra_npy_header header;
+    ra_array_header header;
     for (size_t cut = 0; cut < size; cut++)
         assert_int_equal(ra_npy_parse("x.npy", bytes, cut, &header), RA_ERROR_FORMAT);
     assert_int_equal(ra_npy_parse("x.npy", bytes, size, &header), RA_OK);
@@ -127,7 +124,7 @@ static void refuses_other_starts(void **state)
 {
     (void)state;
     char bytes[1024];
-    ra_npy_header header;
+    ra_array_header header;
     size_t size = build(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }", bytes);
     bytes[6] = 4;
     assert_int_equal(ra_npy_parse("x.npy", bytes, size, &header), RA_ERROR_FORMAT);
@@ -143,12 +140,12 @@ static void refuses_other_starts(void **state)
 static void formats_what_it_parses(void **state)
 {
     (void)state;
-    static const ra_dtype dtypes[] = {RA_F32, RA_F16, RA_I64, RA_U8};
+    static const ra_dtype dtypes[] = {RA_F32, RA_F16, RA_I64, RA_U8, RA_BOOL};
     static const int64_t shape[] = {1, 2, 3, 4, 5, 6, 7, 80};
     for (int dims = 0; dims <= RA_ARRAY_MAX_DIMS; dims++)
         for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++) {
             char bytes[RA_NPY_WRITE_BYTES];
-            ra_npy_header written, read;
+            ra_array_header written, read;
             assert_int_equal(ra_npy_format("x.npy", dtypes[i], dims, shape, bytes, &written), RA_OK);
             assert_int_equal(written.data_at % 64, 0);
             assert_int_equal(bytes[written.data_at - 1], '\n');
@@ -161,7 +158,7 @@ static void formats_the_largest(void **state)
 {
     (void)state;
     char bytes[RA_NPY_WRITE_BYTES];
-    ra_npy_header header;
+    ra_array_header header;
     const int64_t empty[] = {INT64_MAX, INT64_MAX, INT64_MAX, INT64_MAX, INT64_MAX, INT64_MAX, INT64_MAX, 0};
     const int64_t negative[] = {-1};
     assert_int_equal(ra_npy_format("x.npy", RA_F32, 8, empty, bytes, &header), RA_OK);
@@ -174,48 +171,6 @@ static void formats_the_largest(void **state)
 }
 
 /* ---- Files ------------------------------------------------------------------------------------------------------- */
-
-/* Each test runs in an empty directory of its own. */
-static int enter_directory(void **state)
-{
-    char name[] = "/tmp/ringattn-test-XXXXXX";
-    if (!mkdtemp(name) || chdir(name) != 0)
-        return -1;
-    *state = malloc(sizeof name);
-    if (!*state)
-        return -1;
-    memcpy(*state, name, sizeof name);
-    return 0;
-}
-
-static int count_entries(void)
-{
-    int count = 0;
-    DIR *directory = opendir(".");
-    assert_non_null(directory);
-    for (const struct dirent *entry; (entry = readdir(directory));)
-        count += strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0;
-    closedir(directory);
-    return count;
-}
-
-static int leave_directory(void **state)
-{
-    static const char *const NAMES[] = {"a.npy", "b.npy", "pipe", "folder"};
-    for (size_t i = 0; i < sizeof NAMES / sizeof *NAMES; i++)
-        remove(NAMES[i]);
-    int left = chdir("/") || rmdir(*state); /* fails when a test has left anything else */
-    free(*state);
-    return left;
-}
-
-static void write_file(const char *path, const void *bytes, size_t size)
-{
-    FILE *file = fopen(path, "w");
-    assert_non_null(file);
-    assert_int_equal(fwrite(bytes, 1, size, file), size);
-    assert_int_equal(fclose(file), 0);
-}
 
 static void write_floats(const char *path, float first, int64_t count)
 {
@@ -287,9 +242,9 @@ static void appears_on_commit_only(void **state)
 
     assert_int_equal(ra_array_create("a.npy", RA_F32, 1, shape, &array), RA_OK);
     assert_int_equal(ra_array_write(array, 0, 3, values), RA_OK);
-    assert_int_equal(count_entries(), 2);
+    assert_int_equal(folder_entries(), 2);
     ra_array_close(array); /* without a commit: the old file stays, the temporary one goes */
-    assert_int_equal(count_entries(), 1);
+    assert_int_equal(folder_entries(), 1);
     assert_int_equal(ra_array_open("a.npy", &array), RA_OK);
     assert_int_equal(ra_array_read(array, 0, 1, &old), RA_OK);
     assert_true(old == 1);
@@ -303,7 +258,7 @@ static void appears_on_commit_only(void **state)
     assert_int_equal(ra_array_read(array, 0, 1, &old), RA_OK);
     assert_true(old == 7);
     ra_array_close(array);
-    assert_int_equal(count_entries(), 1);
+    assert_int_equal(folder_entries(), 1);
 }
 
 static float first_of(const char *path)
@@ -331,9 +286,9 @@ static void two_writers_do_not_share_a_file(void **state)
     /* From here on the next one may be made, though the first is still open. */
     assert_int_equal(ra_array_create("a.npy", RA_F32, 1, shape, &second), RA_OK);
     ra_array_close(first);
-    assert_int_equal(count_entries(), 2);
+    assert_int_equal(folder_entries(), 2);
     ra_array_close(second);
-    assert_int_equal(count_entries(), 1);
+    assert_int_equal(folder_entries(), 1);
     assert_true(first_of("a.npy") == 1);
 }
 
@@ -344,11 +299,11 @@ static void a_leftover_is_replaced(void **state)
     (void)state;
     static char junk[5000];
     memset(junk, 'x', sizeof junk);
-    write_file("a.npy.partial", junk, sizeof junk);
-    write_file("b.npy.partial", "", 0); /* as from a run that was killed at once */
+    folder_write("a.npy.partial", junk, sizeof junk);
+    folder_write("b.npy.partial", "", 0); /* as from a run that was killed at once */
     write_floats("a.npy", 3, 2);
     write_floats("b.npy", 4, 2);
-    assert_int_equal(count_entries(), 2);
+    assert_int_equal(folder_entries(), 2);
     assert_true(first_of("a.npy") == 3);
     assert_true(first_of("b.npy") == 4);
 }
@@ -359,7 +314,7 @@ static void a_leftover_is_not_written_again(void **state)
     (void)state;
     const int64_t shape[] = {2};
     const float value = 9;
-    write_file("a.npy.partial", "x", 1);
+    folder_write("a.npy.partial", "x", 1);
     FILE *late = fopen("a.npy.partial", "r+");
     ra_array *array;
     float got;
@@ -371,7 +326,7 @@ static void a_leftover_is_not_written_again(void **state)
     assert_int_equal(ra_array_read(array, 0, 1, &got), RA_OK);
     assert_true(got == 0);
     ra_array_close(array);
-    assert_int_equal(count_entries(), 0);
+    assert_int_equal(folder_entries(), 0);
 }
 
 /* Whatever is not a file of ours stays as it is. */
@@ -380,7 +335,7 @@ static void refuses_to_replace_other_kinds(void **state)
     (void)state;
     const int64_t shape[] = {1};
     ra_array *array;
-    write_file("b.npy", "keep", 4);
+    folder_write("b.npy", "keep", 4);
     assert_int_equal(symlink("b.npy", "a.npy.partial"), 0);
     assert_int_equal(ra_array_create("a.npy", RA_F32, 1, shape, &array), RA_ERROR_FILE);
     assert_string_equal(ra_last_message(), "a.npy: cannot create: a.npy.partial is not a regular file");
@@ -397,7 +352,7 @@ static void refuses_to_replace_other_kinds(void **state)
     struct stat kept;
     assert_int_equal(stat("b.npy", &kept), 0);
     assert_int_equal(kept.st_size, 4);
-    assert_int_equal(count_entries(), 1);
+    assert_int_equal(folder_entries(), 1);
 }
 
 /* Somebody has tidied up, and another run has begun: its file is neither renamed nor removed. */
@@ -414,7 +369,7 @@ static void a_name_that_is_lost_is_let_go(void **state)
     ra_array_close(first);
     assert_int_equal(ra_array_commit(second), RA_OK);
     ra_array_close(second);
-    assert_int_equal(count_entries(), 1);
+    assert_int_equal(folder_entries(), 1);
 }
 
 static void refuses_names_that_are_too_long(void **state)
@@ -426,7 +381,7 @@ static void refuses_names_that_are_too_long(void **state)
     memset(name, 'n', sizeof name - 1);
     assert_int_equal(ra_array_create(name, RA_F32, 1, shape, &array), RA_ERROR_FILE);
     assert_non_null(strstr(ra_last_message(), strerror(ENAMETOOLONG)));
-    assert_int_equal(count_entries(), 0);
+    assert_int_equal(folder_entries(), 0);
 }
 
 /* ---- Several processes ------------------------------------------------------------------------------------------- */
@@ -479,14 +434,14 @@ static void a_living_run_is_left_alone(void **state)
     assert_int_equal(ra_array_create("a.npy", RA_F32, 1, shape, &array), RA_ERROR_FILE);
     assert_non_null(strstr(ra_last_message(), "another run is writing it (a.npy.partial)"));
     assert_true(first_of("a.npy") == 5);
-    assert_int_equal(count_entries(), 2);
+    assert_int_equal(folder_entries(), 2);
 
     /* Killed, it leaves its file behind, which nobody holds then. */
     assert_int_equal(kill(other.pid, SIGKILL), 0);
     assert_int_equal(waitpid(other.pid, &status, 0), other.pid);
-    assert_int_equal(count_entries(), 2);
+    assert_int_equal(folder_entries(), 2);
     write_floats("a.npy", 6, 1);
-    assert_int_equal(count_entries(), 1);
+    assert_int_equal(folder_entries(), 1);
     assert_true(first_of("a.npy") == 6);
     for (int i = 0; i < 2; i++)
         close(other.said[i]), close(other.told[i]);
@@ -525,7 +480,7 @@ static void processes_write_one_array(void **state)
     assert_int_equal(WEXITSTATUS(status), 0);
     assert_int_equal(ra_array_commit(array), RA_OK);
     ra_array_close(array);
-    assert_int_equal(count_entries(), 1);
+    assert_int_equal(folder_entries(), 1);
     assert_int_equal(ra_array_open("a.npy", &array), RA_OK);
     assert_int_equal(ra_array_read(array, 0, 6, got), RA_OK);
     for (int i = 0; i < 6; i++)
@@ -553,17 +508,17 @@ static void joins_the_same_array_only(void **state)
     assert_int_equal(ra_array_join("", RA_F32, 2, shape, &array), RA_ERROR_ARGUMENT);
     assert_int_equal(ra_array_join("a.npy", RA_F32, 2, shape, &array), RA_OK);
     ra_array_close(array); /* it is the maker's */
-    assert_int_equal(count_entries(), 1);
+    assert_int_equal(folder_entries(), 1);
     assert_int_equal(truncate("a.npy.partial", 153), 0);
     assert_int_equal(ra_array_join("a.npy", RA_F32, 2, shape, &array), RA_ERROR_ARGUMENT);
     assert_int_equal(truncate("a.npy.partial", 151), 0);
     assert_int_equal(ra_array_join("a.npy", RA_F32, 2, shape, &array), RA_ERROR_FORMAT);
     assert_non_null(strstr(ra_last_message(), "a.npy.partial: truncated"));
     ra_array_close(maker);
-    write_file("a.npy.partial", "hello world", 11);
+    folder_write("a.npy.partial", "hello world", 11);
     assert_int_equal(ra_array_join("a.npy", RA_F32, 2, shape, &array), RA_ERROR_FORMAT);
     assert_int_equal(unlink("a.npy.partial"), 0);
-    assert_int_equal(count_entries(), 0);
+    assert_int_equal(folder_entries(), 0);
 }
 
 /* ---- Files that cannot be used ----------------------------------------------------------------------------------- */
@@ -574,18 +529,18 @@ static void refuses_files_that_lie(void **state)
     char bytes[1024] = {0};
     ra_array *array;
     size_t size = build(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }", bytes);
-    write_file("a.npy", bytes, size + 23);
+    folder_write("a.npy", bytes, size + 23);
     assert_int_equal(ra_array_open("a.npy", &array), RA_ERROR_FORMAT);
     assert_null(array);
     assert_non_null(strstr(ra_last_message(), "promises 93 bytes, the file has 92"));
-    write_file("a.npy", bytes, size + 24);
+    folder_write("a.npy", bytes, size + 24);
     assert_int_equal(ra_array_open("a.npy", &array), RA_OK);
     char values[24];
     assert_int_equal(truncate("a.npy", 80), 0); /* it shrinks while it is open */
     assert_int_equal(ra_array_read(array, 0, 6, values), RA_ERROR_FILE);
     assert_non_null(strstr(ra_last_message(), "ends at byte 80"));
     ra_array_close(array);
-    write_file("a.npy", "", 0);
+    folder_write("a.npy", "", 0);
     assert_int_equal(ra_array_open("a.npy", &array), RA_ERROR_FORMAT);
 }
 
@@ -609,7 +564,7 @@ static void refuses_paths_by_name(void **state)
     assert_non_null(strstr(ra_last_message(), "nowhere/a.npy: cannot create: "));
     assert_int_equal(ra_array_create("", RA_F32, 1, shape, &array), RA_ERROR_ARGUMENT);
     assert_null(array);
-    assert_int_equal(count_entries(), 2);
+    assert_int_equal(folder_entries(), 2);
 }
 
 /* Sparse: the elements in between take no room on the disk. */
@@ -628,8 +583,6 @@ static void reaches_past_four_gib(void **state)
     ra_array_close(array);
 }
 
-#define IN_DIRECTORY(test) cmocka_unit_test_setup_teardown(test, enter_directory, leave_directory)
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -639,21 +592,21 @@ int main(void)
         cmocka_unit_test(refuses_other_starts),
         cmocka_unit_test(formats_what_it_parses),
         cmocka_unit_test(formats_the_largest),
-        IN_DIRECTORY(reads_ranges_of_what_was_written),
-        IN_DIRECTORY(guards_its_structs_and_handles),
-        IN_DIRECTORY(appears_on_commit_only),
-        IN_DIRECTORY(two_writers_do_not_share_a_file),
-        IN_DIRECTORY(a_leftover_is_replaced),
-        IN_DIRECTORY(a_leftover_is_not_written_again),
-        IN_DIRECTORY(refuses_to_replace_other_kinds),
-        IN_DIRECTORY(a_name_that_is_lost_is_let_go),
-        IN_DIRECTORY(refuses_names_that_are_too_long),
-        IN_DIRECTORY(a_living_run_is_left_alone),
-        IN_DIRECTORY(processes_write_one_array),
-        IN_DIRECTORY(joins_the_same_array_only),
-        IN_DIRECTORY(refuses_files_that_lie),
-        IN_DIRECTORY(refuses_paths_by_name),
-        IN_DIRECTORY(reaches_past_four_gib),
+        IN_FOLDER(reads_ranges_of_what_was_written),
+        IN_FOLDER(guards_its_structs_and_handles),
+        IN_FOLDER(appears_on_commit_only),
+        IN_FOLDER(two_writers_do_not_share_a_file),
+        IN_FOLDER(a_leftover_is_replaced),
+        IN_FOLDER(a_leftover_is_not_written_again),
+        IN_FOLDER(refuses_to_replace_other_kinds),
+        IN_FOLDER(a_name_that_is_lost_is_let_go),
+        IN_FOLDER(refuses_names_that_are_too_long),
+        IN_FOLDER(a_living_run_is_left_alone),
+        IN_FOLDER(processes_write_one_array),
+        IN_FOLDER(joins_the_same_array_only),
+        IN_FOLDER(refuses_files_that_lie),
+        IN_FOLDER(refuses_paths_by_name),
+        IN_FOLDER(reaches_past_four_gib),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

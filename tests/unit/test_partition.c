@@ -1,5 +1,6 @@
 /* Who holds which rows: against a list with one entry for each row. */
-#include "plan/tiles.h"
+#include "base/blocking.h"
+#include "plan/groups.h"
 #include "shares.h"
 #include "support/unit.h"
 
@@ -101,20 +102,48 @@ static void require_owners(const split *s)
     }
 }
 
-/* Groups: each of the share's rows once, in order, none across two ranges, none shorter than need be. */
-static void require_groups(const split *s, int rank, const ra_share *share, int lanes)
+/*
+ * Groups: each of the share's rows once, in order, none across two ranges or a cut, none shorter than need be. Cuts are
+ * between positions, which begin at an offset.
+ */
+static void require_groups(const split *s, int rank, const ra_share *share, const ra_grouping *grouping)
 {
-    int64_t groups = ra_group_count(share, lanes), row = 0;
+    int lanes = grouping->lanes;
+    int64_t groups = ra_group_count(share, grouping), row = 0;
+    bool was_whole = true;
     for (int64_t i = 0; i < groups; i++) {
-        ra_group g = ra_group_at(share, lanes, i);
+        ra_group g = ra_group_at(share, grouping, i);
         int64_t last = g.query + g.rows - 1;
         SPLIT_REQUIRE(s, g.rows >= 1 && g.rows <= lanes && g.row == row && last < s->length);
         SPLIT_REQUIRE(s, s->owner[g.query] == rank && s->row[g.query] == row);
         SPLIT_REQUIRE(s, s->owner[last] == rank && s->row[last] == row + g.rows - 1);
-        SPLIT_REQUIRE(s, g.rows == lanes || last + 1 == s->length || last + 1 == s->cut || s->owner[last + 1] != rank);
+        bool at_cut = grouping->cut && (last + 1 + grouping->offset) % grouping->cut == 0;
+        bool ends = at_cut || last + 1 == s->length || last + 1 == s->cut || s->owner[last + 1] != rank;
+        bool narrow = grouping->cut && g.rows == grouping->narrow;
+        SPLIT_REQUIRE(s, g.rows == lanes || narrow || ends);
+        /* Narrow ones come last, and no lanes are left that a narrow group more would spare. */
+        SPLIT_REQUIRE(s, was_whole || g.rows <= grouping->narrow);
+        was_whole = ends || g.rows > grouping->narrow;
+        int worked = g.rows <= grouping->narrow ? grouping->narrow : lanes;
+        int spared = lanes - grouping->narrow; /* by a narrow group */
+        SPLIT_REQUIRE(s, !grouping->cut || !ends || !spared || worked < lanes || worked - g.rows < spared);
+        for (int64_t at = g.query; grouping->cut && at < last; at++)
+            SPLIT_REQUIRE(s, (at + 1 + grouping->offset) % grouping->cut != 0);
         row += g.rows;
     }
     SPLIT_REQUIRE(s, row == share->rows);
+}
+
+/* Without cuts, and cut where blocks of several sizes end; striped shares have no cuts. */
+static void require_groupings(const split *s, int rank, const ra_share *share, int lanes)
+{
+    static const int64_t cuts[] = {1, 8, 33, 64, 100, 4000}, offsets[] = {0, 5, -70, 1000};
+    ra_grouping plain = {lanes, lanes - lanes / 3, 0, 0};
+    require_groups(s, rank, share, &plain);
+    int turn = (int)((s->length + lanes + rank) % 24);
+    ra_grouping cut = {lanes, turn % 3 ? lanes - lanes / 3 : lanes, offsets[turn % 4], cuts[turn / 4]};
+    if (!share->step)
+        require_groups(s, rank, share, &cut);
 }
 
 static void require_split(const split *s)
@@ -128,7 +157,7 @@ static void require_split(const split *s)
         require_positions(s, rank, &share);
         for (size_t i = 0; i < sizeof lanes / sizeof *lanes; i++)
             if (i == 0 || (s->length + s->ranks + rank) % 7 == (int64_t)i || s->length < 300)
-                require_groups(s, rank, &share, lanes[i]);
+                require_groupings(s, rank, &share, lanes[i]);
         rows += share.rows;
     }
     SPLIT_REQUIRE(s, rows == s->length);
@@ -286,7 +315,7 @@ static void single_ranges(void **state)
             if (end <= first) {
                 assert_true(share.rows == 0 && share.ranges == 0 && share.blocks == 0);
                 assert_true(ra_share_find(&share, 0) == 0 && ra_share_rows_below(&share, 100) == 0);
-                assert_true(ra_group_count(&share, 8) == 0);
+                assert_true(ra_group_count(&share, &(ra_grouping){8, 8, 0, 0}) == 0);
                 continue;
             }
             ra_range range = ra_share_range(&share, 0);

@@ -1,5 +1,6 @@
 /* Patterns: what texts mean, which are refused at which character, and intervals against the definition. */
 #include "plan/pattern.h"
+#include "support/naive.h"
 #include "support/random.h"
 #include "support/sample.h"
 #include "support/unit.h"
@@ -21,21 +22,48 @@ static ra_status load_lengths(const char *path, int64_t **lengths, int64_t *coun
     return RA_OK;
 }
 
+/* mask.npy: all heads keep the block two to the right. by_head.npy: head h the one h + 1 to the right. */
+static ra_status load_mask(const char *path, int64_t count, int64_t heads, uint64_t **bits, bool *by_head)
+{
+    *by_head = strcmp(path, "by_head.npy") == 0;
+    if (!*by_head && strcmp(path, "mask.npy") != 0)
+        return ra_fail(RA_ERROR_FILE, "%s: no such file", path);
+    int64_t words = ra_blocks_words(count), masks = *by_head ? heads : 1;
+    *bits = calloc((size_t)(masks * count * words), sizeof **bits);
+    assert_non_null(*bits);
+    for (int64_t head = 0; head < masks; head++)
+        for (int64_t row = 0; row < count; row++) {
+            int64_t column = row + (*by_head ? head + 1 : 2);
+            if (column < count)
+                (*bits)[(head * count + row) * words + column / 64] |= UINT64_C(1) << (column % 64);
+        }
+    return RA_OK;
+}
+
+static const ra_pattern_files files = {load_lengths, load_mask};
+
 /* ---- Meaning, against a definition written out here ------------------------------------------------------------- */
 
 enum { KEYS = 10 };
 
-/* What each position of 0 .. 9 sees of 10 keys, as text: '#' seen. */
-static void sees(const char *text, int64_t position, const char *expected)
+/* What a head's query at a position sees of 10 keys, as text: '#' once, a digit for how often if more. */
+static void head_sees(const char *text, int64_t heads, int64_t head, int64_t position, const char *expected)
 {
     ra_pattern pattern;
     char row[KEYS + 1] = "..........";
-    REQUIRE(!ra_pattern_parse(text, KEYS, load_lengths, &pattern), "%s: %s", text, ra_last_message());
-    for (int key = 0; key < KEYS; key++)
-        if (ra_pattern_sees(&pattern, position, key))
-            row[key] = '#';
+    REQUIRE(!ra_pattern_parse(text, KEYS, heads, &files, &pattern), "%s: %s", text, ra_last_message());
+    for (int key = 0; key < KEYS; key++) {
+        int times = ra_pattern_sees(&pattern, head, position, key);
+        row[key] = (char)(times > 1 ? '0' + times : times ? '#' : '.');
+    }
     ra_pattern_clear(&pattern);
-    REQUIRE(strcmp(row, expected) == 0, "%s at %lld: %s, expected %s", text, (long long)position, row, expected);
+    REQUIRE(strcmp(row, expected) == 0, "%s, head %lld at %lld: %s, expected %s", text, (long long)head,
+            (long long)position, row, expected);
+}
+
+static void sees(const char *text, int64_t position, const char *expected)
+{
+    head_sees(text, 1, 0, position, expected);
 }
 
 static void texts_mean_what_they_say(void **state)
@@ -65,6 +93,83 @@ static void texts_mean_what_they_say(void **state)
     sees("full+full+causal+full", 1, "##........");
 }
 
+static void dilated_texts_mean_what_they_say(void **state)
+{
+    (void)state;
+    sees("dilated:4/1", 5, "....####..");
+    sees("dilated:4/1", 9, "........##");
+    sees("dilated:4/1", -1, "..........");
+    sees("dilated:99/1", 3, "##########");
+    head_sees("dilated:4/2", 2, 0, 0, "#.#.......");
+    head_sees("dilated:4/2", 2, 0, 1, "..........");
+    head_sees("dilated:4/2", 2, 1, 1, ".#.#......");
+    head_sees("dilated:4/2", 2, 1, 9, ".........#");
+    head_sees("dilated:4/3", 3, 0, 4, "....#..#..");
+    head_sees("dilated:4/3", 3, 0, 3, "#..#......");
+    head_sees("dilated:4/3", 3, 2, 6, "......#...");
+    head_sees("dilated:4/3", 4, 3, 4, "....#..#..");
+    sees("dilated:4/1,8/2", 0, "2#2##.#...");
+    sees("dilated:4/1,8/2:mode=paper", 0, "2#2##.#...");
+    sees("dilated:4/1,8/2:mode=union", 0, "#####.#...");
+    sees("dilated:4/1,8/2", 1, "####......");
+    head_sees("dilated:4/1,8/2", 2, 1, 1, "#2#2.#.#..");
+    sees("dilated:5/1,5/1,5/1", 7, ".....33333");
+    sees("dilated:5/1,5/1,5/1:mode=union", 7, ".....#####");
+    head_sees("dilated:4/1,8/2:mode=grouped", 3, 0, 1, "####......");
+    head_sees("dilated:4/1,8/2:mode=grouped", 3, 1, 6, "....####..");
+    head_sees("dilated:4/1,8/2:mode=grouped", 3, 2, 1, ".#.#.#.#..");
+    head_sees("dilated:4/1,8/2:mode=grouped", 3, 2, 0, "..........");
+    head_sees("dilated:4/1,8/2,8/1:mode=grouped", 2, 1, 3, ".#.#.#.#..");
+    head_sees("dilated:8/2:mode=torchscale", 3, 0, 2, "#.#.#.#...");
+    head_sees("dilated:8/2:mode=torchscale", 3, 1, 2, "#.#.#.#...");
+    head_sees("dilated:8/2:mode=torchscale", 3, 2, 3, ".#.#.#.#..");
+    head_sees("dilated:8/2:mode=torchscale", 3, 2, 2, "..........");
+    head_sees("dilated:8/4:mode=torchscale", 2, 1, 1, ".#...#....");
+}
+
+static void dilated_terms_are_cut_by_others(void **state)
+{
+    (void)state;
+    sees("dilated:4/1,8/2+causal", 2, "2#2.......");
+    sees("causal+dilated:4/1,8/2", 2, "2#2.......");
+    head_sees("dilated:8/2+window:2,3", 2, 1, 5, "...#.#.#..");
+    /* Segments count from position 0, wherever documents begin. */
+    sees("dilated:4/1+documents:3,7", 5, "....####..");
+    sees("dilated:4/1+documents:3,7", 3, "...#......");
+    head_sees("dilated:4/2+documents:3,7", 2, 0, 2, "#.#.......");
+}
+
+static void blocks_texts_mean_what_they_say(void **state)
+{
+    (void)state;
+    sees("blocks:3", 4, "...###....");
+    sees("blocks:3", 9, ".........#");
+    sees("blocks:3", -1, "..........");
+    sees("blocks:99", 4, "##########");
+    sees("blocks:3:local=1", 0, "######....");
+    sees("blocks:3:local=1", 9, "......####");
+    sees("blocks:2:global=1", 5, "##..##....");
+    sees("blocks:2:global=1", 1, "##########");
+    sees("blocks:2:global=9", 9, "##########");
+    sees("blocks:2:stride=2", 9, "##..##..##");
+    sees("blocks:2:stride=3", 1, "##....##..");
+    sees("blocks:2:stride=1", 1, "##########");
+    sees("blocks:2:density=1", 5, "##########");
+    sees("blocks:2:density=0.2", 5, "....##....");
+    sees("blocks:2:random=4", 5, "##########");
+    sees("blocks:2:random=99", 5, "##########");
+    sees("blocks:2:mask=@mask.npy", 3, "..##..##..");
+    sees("blocks:2:local=1:mask=@mask.npy", 3, "########..");
+    head_sees("blocks:2:mask=@by_head.npy", 3, 0, 2, "..####....");
+    head_sees("blocks:2:mask=@by_head.npy", 3, 2, 2, "..##....##");
+    sees("blocks:4+documents:3,7", 5, "....####..");
+    sees("blocks:4+documents:3,7", 3, "...#......");
+    sees("blocks:4+causal", 5, "....##....");
+    sees("blocks:3:local=1+window:1,1", 3, "..###.....");
+    head_sees("blocks:5+dilated:8/2", 2, 1, 3, ".#.#......");
+    sees("blocks:5+dilated:8/1,8/1", 6, ".....222..");
+}
+
 /* ---- Intervals against the definition ---------------------------------------------------------------------------- */
 
 static void interval_is_the_definition(const ra_pattern *pattern, const char *text, int64_t position)
@@ -73,7 +178,7 @@ static void interval_is_the_definition(const ra_pattern *pattern, const char *te
     REQUIRE(seen.lo >= 0 && seen.hi <= pattern->kv_len, "%s at %lld: %lld..%lld", text, (long long)position,
             (long long)seen.lo, (long long)seen.hi);
     for (int64_t key = 0; key < pattern->kv_len; key++)
-        REQUIRE((key >= seen.lo && key < seen.hi) == ra_pattern_sees(pattern, position, key),
+        REQUIRE((key >= seen.lo && key < seen.hi) == ra_pattern_sees(pattern, 0, position, key),
                 "%s at %lld, key %lld of %lld", text, (long long)position, (long long)key, (long long)pattern->kv_len);
 }
 
@@ -86,7 +191,7 @@ static void windows_exhaustively(void **state)
             char text[64];
             ra_pattern pattern;
             snprintf(text, sizeof text, "window:%d,%d%s", window / 11 % 11, window % 11, window < 121 ? "" : "+causal");
-            assert_int_equal(ra_pattern_parse(text, kv_len, load_lengths, &pattern), RA_OK);
+            assert_int_equal(ra_pattern_parse(text, kv_len, 1, &files, &pattern), RA_OK);
             for (int64_t position = -12; position < kv_len; position++)
                 interval_is_the_definition(&pattern, text, position);
             ra_pattern_clear(&pattern);
@@ -106,7 +211,7 @@ static void documents_exhaustively(void **state)
                     end += sprintf(end, i == kv_len ? "%d" : "%d,", length);
                     length = 0;
                 }
-            REQUIRE(!ra_pattern_parse(text, kv_len, load_lengths, &pattern), "%s", ra_last_message());
+            REQUIRE(!ra_pattern_parse(text, kv_len, 1, &files, &pattern), "%s", ra_last_message());
             for (int64_t position = -2; position < kv_len; position++)
                 interval_is_the_definition(&pattern, text, position);
             ra_pattern_clear(&pattern);
@@ -122,11 +227,189 @@ static void random_combinations(void **state)
         char text[256], named[320];
         int64_t kv_len = choose(&c, 1, 150);
         ra_pattern pattern;
-        choose_pattern(&c, kv_len, text, sizeof text);
+        choose_intervals(&c, kv_len, text, sizeof text);
         snprintf(named, sizeof named, "seed %llu: %s", (unsigned long long)seed, text);
-        REQUIRE(!ra_pattern_parse(text, kv_len, load_lengths, &pattern), "%s: %s", named, ra_last_message());
+        REQUIRE(!ra_pattern_parse(text, kv_len, 1, &files, &pattern), "%s: %s", named, ra_last_message());
         for (int64_t position = -20; position < kv_len; position++)
             interval_is_the_definition(&pattern, named, position);
+        ra_pattern_clear(&pattern);
+    }
+}
+
+/* ---- Branches against the definition ----------------------------------------------------------------------------- */
+
+/* A pattern with branches or blocks, and who is looked at. */
+typedef struct sparse {
+    char text[300]; /* for messages, with the seed */
+    const ra_pattern *pattern;
+    const naive_term *dilated; /* NULL: none */
+    int64_t heads, head;
+} sparse;
+
+#define SPARSE_REQUIRE(s, condition, at)                                                                               \
+    REQUIRE(condition, "%s, head %lld of %lld, at %lld: not %s", (s)->text, (long long)(s)->head,                      \
+            (long long)(s)->heads, (long long)(at), #condition)
+
+/* Whether branch `branch` of the head has both; what it means for a pattern without branches is that all are there. */
+static bool branch_has(const sparse *s, int branch, int64_t position, int64_t key)
+{
+    const naive_term *d = s->dilated;
+    if (!d)
+        return !s->pattern->blocks || position >= 0;
+    for (int i = 0; strcmp(d->mode, "grouped") == 0 && i < d->count; i++)
+        if (naive_in_branch(d, s->heads, i, s->head, position, key))
+            return true;
+    return strcmp(d->mode, "grouped") != 0 && naive_in_branch(d, s->heads, branch, s->head, position, key);
+}
+
+/* What interval terms say, by their own definition. */
+static bool intervals_let(const sparse *s, int64_t position, int64_t key)
+{
+    bool seen = true;
+    for (int i = 0; i < s->pattern->count; i++)
+        if (s->pattern->terms[i].kind->interval)
+            seen &= s->pattern->terms[i].kind->sees(&s->pattern->terms[i], s->head, position, key) > 0;
+    return seen;
+}
+
+/* The interval of a query in each branch has exactly the members that intervals and the branch let it see. */
+static void branch_intervals_are_the_definition(const sparse *s, int64_t position)
+{
+    for (int branch = 0; branch < ra_pattern_branches(s->pattern, s->head); branch++) {
+        ra_lattice lattice = ra_pattern_lattice(s->pattern, s->head, branch);
+        ra_interval here = ra_branch_members(&lattice, position, position + 1), seen = {0, 0};
+        SPARSE_REQUIRE(s, here.hi - here.lo == 0 || here.hi - here.lo == 1, position);
+        if (here.lo < here.hi)
+            seen = ra_branch_interval(s->pattern, &lattice, here.lo);
+        int64_t all = ra_branch_members(&lattice, 0, s->pattern->kv_len).hi;
+        SPARSE_REQUIRE(s, seen.lo >= seen.hi || (seen.lo >= 0 && seen.hi <= all), position);
+        for (int64_t key = 0; key < s->pattern->kv_len; key++) {
+            ra_interval member = ra_branch_members(&lattice, key, key + 1);
+            bool inside = member.lo < member.hi && member.lo >= seen.lo && member.lo < seen.hi;
+            SPARSE_REQUIRE(s, inside == (branch_has(s, branch, position, key) && intervals_let(s, position, key)),
+                           position);
+        }
+    }
+}
+
+static void blind_rows_see_nothing(const sparse *s, int64_t position)
+{
+    int64_t seen = 0;
+    for (int64_t key = 0; key < s->pattern->kv_len; key++)
+        seen += ra_pattern_sees(s->pattern, s->head, position, key);
+    SPARSE_REQUIRE(s, ra_pattern_blind(s->pattern, s->head, position) == (seen == 0), position);
+}
+
+/* Everything that queries see is inside of their hull, and in each branch of their reach. */
+static void hulls_have_all_keys(const sparse *s, int64_t first, int64_t count)
+{
+    ra_interval hull = ra_pattern_hull(s->pattern, first, count);
+    SPARSE_REQUIRE(s, hull.lo >= hull.hi || (hull.lo >= 0 && hull.hi <= s->pattern->kv_len), first);
+    for (int64_t position = first; position < first + count; position++)
+        for (int64_t key = 0; key < s->pattern->kv_len; key++)
+            SPARSE_REQUIRE(s, (key >= hull.lo && key < hull.hi) || !ra_pattern_sees(s->pattern, s->head, position, key),
+                           position);
+}
+
+static void branch_reach_is_what_its_members_see(const sparse *s, int64_t first, int64_t count)
+{
+    for (int branch = 0; branch < ra_pattern_branches(s->pattern, s->head); branch++) {
+        ra_lattice lattice = ra_pattern_lattice(s->pattern, s->head, branch);
+        ra_interval queries = ra_branch_members(&lattice, first, first + count);
+        if (queries.lo >= queries.hi)
+            continue;
+        ra_interval reach = ra_branch_reach(s->pattern, &lattice, queries.lo, queries.hi - queries.lo);
+        int64_t all = ra_branch_members(&lattice, 0, s->pattern->kv_len).hi;
+        for (int64_t key = 0; key < all; key++) {
+            bool seen = false;
+            for (int64_t query = queries.lo; query < queries.hi && !seen; query++) {
+                ra_interval one = ra_branch_interval(s->pattern, &lattice, query);
+                seen = key >= one.lo && key < one.hi;
+            }
+            SPARSE_REQUIRE(s, seen == (key >= reach.lo && key < reach.hi), first);
+        }
+    }
+}
+
+/* Heads that are said to see the same do. */
+static void same_heads_see_the_same(const sparse *s, int64_t other)
+{
+    if (!ra_pattern_same(s->pattern, s->head, other))
+        return;
+    for (int64_t position = 0; position < s->pattern->kv_len; position++)
+        for (int64_t key = 0; key < s->pattern->kv_len; key++)
+            SPARSE_REQUIRE(s,
+                           ra_pattern_sees(s->pattern, s->head, position, key) ==
+                               ra_pattern_sees(s->pattern, other, position, key),
+                           position);
+}
+
+static void random_sparse_patterns(void **state)
+{
+    (void)state;
+    seed_range range = seeds(600);
+    for (uint64_t seed = range.first; seed < range.end; seed++) {
+        choices c = {seed};
+        char text[256];
+        int64_t kv_len = choose(&c, 1, 90), heads = choose(&c, 1, 7);
+        ra_pattern pattern;
+        choose_sparse(&c, kv_len, text, sizeof text);
+        REQUIRE(!ra_pattern_parse(text, kv_len, heads, &files, &pattern), "%s: %s", text, ra_last_message());
+        naive_pattern naive;
+        bool dilated = naive_read_dilated(text, kv_len, heads, &naive);
+        sparse s = {.pattern = &pattern,
+                    .dilated = dilated ? naive.terms : NULL,
+                    .heads = heads,
+                    .head = choose(&c, 0, heads - 1)};
+        snprintf(s.text, sizeof s.text, "seed %llu: %s", (unsigned long long)seed, text);
+        SPARSE_REQUIRE(&s, !ra_pattern_is_interval(&pattern), 0);
+        for (int64_t position = -5; position < kv_len; position++) {
+            branch_intervals_are_the_definition(&s, position);
+            blind_rows_see_nothing(&s, position);
+        }
+        int64_t first = choose(&c, -8, kv_len - 1), count = choose(&c, 1, kv_len - first);
+        hulls_have_all_keys(&s, first, count);
+        branch_reach_is_what_its_members_see(&s, first, count);
+        same_heads_see_the_same(&s, choose(&c, 0, heads - 1));
+        ra_pattern_clear(&pattern);
+    }
+}
+
+/* Numbers up to the largest are numbers. */
+static void segments_and_settings_may_be_huge(void **state)
+{
+    (void)state;
+#define HUGE_NUMBER "9223372036854775807"
+    sees("dilated:" HUGE_NUMBER "/1", 4, "##########");
+    sees("dilated:" HUGE_NUMBER "/2+causal", 4, "#.#.#.....");
+    sees("dilated:" HUGE_NUMBER "/" HUGE_NUMBER, 0, "#.........");
+    sees("dilated:" HUGE_NUMBER "/" HUGE_NUMBER ":mode=torchscale", 0, "#.........");
+    sees("dilated:4/1," HUGE_NUMBER "/3:mode=union", 3, "####..#..#");
+    sees("blocks:" HUGE_NUMBER, 4, "##########");
+    sees("blocks:2:local=" HUGE_NUMBER, 4, "##########");
+    sees("blocks:2:global=" HUGE_NUMBER, 4, "##########");
+    sees("blocks:2:stride=" HUGE_NUMBER, 4, "....##....");
+    sees("blocks:2:random=" HUGE_NUMBER, 4, "##########");
+    sees("blocks:2:seed=" HUGE_NUMBER, 4, "....##....");
+    static const char *const texts[] = {"dilated:" HUGE_NUMBER "/" HUGE_NUMBER,
+                                        "dilated:" HUGE_NUMBER "/2,3/3:mode=union",
+                                        "blocks:" HUGE_NUMBER,
+                                        "blocks:1:local=" HUGE_NUMBER,
+                                        "blocks:1:stride=" HUGE_NUMBER,
+                                        "blocks:1:random=" HUGE_NUMBER ":local=2"};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        ra_pattern pattern;
+        REQUIRE(!ra_pattern_parse(texts[i], KEYS, 1, &files, &pattern), "%s: %s", texts[i], ra_last_message());
+        for (int64_t row = 0; pattern.blocks && row < pattern.blocks->count; row++) {
+            uint64_t bits = 0;
+            ra_blocks_row(pattern.blocks, 0, row, 0, 1, &bits);
+            for (int64_t column = 0; column < pattern.blocks->count; column++)
+                assert_int_equal(bits >> column & 1, ra_blocks_keeps(pattern.blocks, 0, row, column));
+        }
+        for (int64_t position = -3; position < KEYS; position++) {
+            ra_interval hull = ra_pattern_hull(&pattern, position, 1);
+            assert_true(hull.lo >= 0 && hull.hi <= KEYS);
+        }
         ra_pattern_clear(&pattern);
     }
 }
@@ -138,7 +421,7 @@ static void windows_may_be_huge(void **state)
                                         "window:9223372036854775806"};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         ra_pattern pattern;
-        assert_int_equal(ra_pattern_parse(texts[i], 100, load_lengths, &pattern), RA_OK);
+        assert_int_equal(ra_pattern_parse(texts[i], 100, 1, &files, &pattern), RA_OK);
         for (int64_t position = -300; position < 100; position += 50) {
             ra_interval seen = ra_pattern_interval(&pattern, position);
             assert_true(seen.lo == 0 && seen.hi == 100);
@@ -151,7 +434,15 @@ static void windows_may_be_huge(void **state)
 
 /* ---- Refusals ---------------------------------------------------------------------------------------------------- */
 
-#define TERMS "one of full, causal, window:LEFT,RIGHT, documents:LEN,LEN,... or documents:@FILE.npy"
+#define TERMS                                                                                                          \
+    "one of full, causal, window:LEFT,RIGHT, documents:LEN,LEN,... or documents:@FILE.npy, "                           \
+    "dilated:W/R,W/R,...[:mode=paper|union|grouped|torchscale], "                                                      \
+    "blocks:SIZE[:local=N][:global=N][:stride=N][:random=N][:seed=S][:density=F][:mask=@FILE.npy]"
+#define SEGMENT "expected a segment length, >= 1, found "
+#define RATE "expected a rate, >= 1, found "
+#define SIZE "expected the size of a block, >= 1, found "
+#define SETTING "expected local=N, global=N, stride=N, random=N, seed=S, density=F or mask=@FILE.npy, found "
+#define DENSITY "expected a density in (0, 1], as a decimal fraction of up to 15 digits, found "
 #define LEFT "the number of positions to the left, >= 0"
 #define RIGHT "the number of positions to the right, >= 0"
 
@@ -195,6 +486,69 @@ static const struct refusal {
     {"documents:3,8", 0, "the 2 documents add up to 11, but the key length is 10"},
     {"documents:9223372036854775807,11", 0, "documents add up to"},
     {"documents:9223372036854775807,9223372036854775807,12", 0, "documents add up to"},
+    {"dilated", 8, "expected \":W/R,W/R,...\" after \"dilated\", found the end"},
+    {"dilated+causal", 8, "expected \":W/R,W/R,...\" after \"dilated\", found \"+causal\""},
+    {"dilated:", 9, SEGMENT "the end"},
+    {"dilated:0/1", 9, SEGMENT "\"0/1\""},
+    {"dilated:-4/1", 9, SEGMENT "\"-4/1\""},
+    {"dilated:/2", 9, SEGMENT "\"/2\""},
+    {"dilated:8/2,0/1", 13, SEGMENT "\"0/1\""},
+    {"dilated:8/2,", 13, SEGMENT "the end"},
+    {"dilated:99999999999999999999/1", 9, "expected a number below 2^63, found \"99999999999999999999/1\""},
+    {"dilated:8", 10, "expected \"/\" and a rate after the segment length, found the end"},
+    {"dilated:8,4/2", 10, "expected \"/\" and a rate after the segment length, found \",4/2\""},
+    {"dilated:8/2,4", 14, "expected \"/\" and a rate after the segment length, found the end"},
+    {"dilated:8/2/4", 12, "found \"/4\""},
+    {"dilated:8/", 11, RATE "the end"},
+    {"dilated:8/0", 11, RATE "\"0\""},
+    {"dilated:8/-1", 11, RATE "\"-1\""},
+    {"dilated:8/2,8/0", 15, RATE "\"0\""},
+    {"dilated:8/9", 11, "expected a rate that is no more than its segment length, found \"9\""},
+    {"dilated:8/2,4/5", 15, "expected a rate that is no more than its segment length, found \"5\""},
+    {"dilated:8/2:mode=mean", 18, "expected one of the modes paper, union, grouped, torchscale, found \"mean\""},
+    {"dilated:8/2:mode=", 18, "expected one of the modes paper, union, grouped, torchscale, found the end"},
+    {"dilated:8/2:mode=Paper", 18, "expected one of the modes paper, union, grouped, torchscale, found \"Paper\""},
+    {"dilated:8/2:causal", 12, "expected \":mode=\", \"+\" or the end, found \":causal\""},
+    {"dilated:8/2:mode=paper:mode=union", 23, "expected \"+\" or the end, found \":mode=union\""},
+    {"dilated:1/1,1/1,1/1,1/1,1/1,1/1,1/1,1/1,1/1,1/1,1/1,1/1,1/1,1/1,1/1,1/1,1/1", 73,
+     "expected no more than 16 branches, found \"1/1\""},
+    {"dilated:8/2+dilated:4/1", 13, "there can be one dilated and one blocks term, found \"dilated:4/1\""},
+    {"blocks", 7, "expected \":SIZE\" after \"blocks\", found the end"},
+    {"blocks:", 8, SIZE "the end"},
+    {"blocks:0", 8, SIZE "\"0\""},
+    {"blocks:-3", 8, SIZE "\"-3\""},
+    {"blocks:local=1", 8, SIZE "\"local=1\""},
+    {"blocks:4x", 9, "expected \"+\" or the end, found \"x\""},
+    {"blocks:4:", 10, SETTING "the end"},
+    {"blocks:4:near=1", 10, SETTING "\"near=1\""},
+    {"blocks:4:Local=1", 10, SETTING "\"Local=1\""},
+    {"blocks:4:local", 10, SETTING "\"local\""},
+    {"blocks:4:local=", 16, "expected blocks to each side, >= 0, found the end"},
+    {"blocks:4:local=-1", 16, "expected blocks to each side, >= 0, found \"-1\""},
+    {"blocks:4:global=x", 17, "expected global blocks, >= 0, found \"x\""},
+    {"blocks:4:stride=0", 17, "expected a stride in blocks, >= 1, found \"0\""},
+    {"blocks:4:stride=", 17, "expected a stride in blocks, >= 1, found the end"},
+    {"blocks:4:random=-1", 17, "expected random blocks, >= 0, found \"-1\""},
+    {"blocks:4:seed=-1", 15, "expected a seed, >= 0, found \"-1\""},
+    {"blocks:4:density=0", 18, DENSITY "\"0\""},
+    {"blocks:4:density=0.000", 18, DENSITY "\"0.000\""},
+    {"blocks:4:density=-0.1", 18, DENSITY "\"-0.1\""},
+    {"blocks:4:density=1.5", 18, DENSITY "\"1.5\""},
+    {"blocks:4:density=1.00000000000001", 18, DENSITY "\"1.00000000000001\""},
+    {"blocks:4:density=0.1234567890123456", 18, DENSITY "\"0.1234567890123456\""},
+    {"blocks:4:density=", 18, DENSITY "the end"},
+    {"blocks:4:density=.", 18, DENSITY "\".\""},
+    {"blocks:4:density=nan", 18, DENSITY "\"nan\""},
+    {"blocks:4:density=1e-3", 19, "expected \"+\" or the end, found \"e-3\""},
+    {"blocks:4:density=0.1.2", 21, "expected \"+\" or the end, found \".2\""},
+    {"blocks:4:density=0.1:local=1", 22, "expected nothing but a seed beside density"},
+    {"blocks:4:random=2:density=0.1", 10, "expected nothing but a seed beside density"},
+    {"blocks:4:local=1:local=2", 18, "expected a setting that was not given before, found \"local=2\""},
+    {"blocks:4:seed=1:random=1:seed=1", 26, "expected a setting that was not given before, found \"seed=1\""},
+    {"blocks:4:mask=file.npy", 10, SETTING "\"mask=file.npy\""},
+    {"blocks:4:mask=@", 16, "expected a path after \"@\", found the end"},
+    {"blocks:4:mask=@+causal", 16, "expected a path after \"@\", found \"+causal\""},
+    {"blocks:4+causal+blocks:8", 17, "there can be one dilated and one blocks term, found \"blocks:8\""},
     {"full+full+full+full+full+full+full+full+full+full+full+full+full+full+full+full+causal", 81,
      "expected no more than 16 terms, found \"causal\""},
 };
@@ -206,7 +560,7 @@ static void refusals_name_the_character(void **state)
         const struct refusal *r = &refusals[i];
         char place[32] = "";
         ra_pattern pattern;
-        ra_status status = ra_pattern_parse(r->text, KEYS, load_lengths, &pattern);
+        ra_status status = ra_pattern_parse(r->text, KEYS, 1, &files, &pattern);
         ra_pattern_clear(&pattern);
         if (r->character)
             snprintf(place, sizeof place, "\", character %d: ", r->character);
@@ -220,8 +574,12 @@ static void a_file_that_fails_is_its_loaders_matter(void **state)
 {
     (void)state;
     ra_pattern pattern;
-    assert_int_equal(ra_pattern_parse("causal+documents:@none.npy+full", KEYS, load_lengths, &pattern), RA_ERROR_FILE);
+    assert_int_equal(ra_pattern_parse("causal+documents:@none.npy+full", KEYS, 1, &files, &pattern), RA_ERROR_FILE);
     assert_string_equal(ra_last_message(), "none.npy: no such file");
+    ra_pattern_clear(&pattern);
+    assert_int_equal(ra_pattern_parse("causal+blocks:4:mask=@none.npy+full", KEYS, 1, &files, &pattern), RA_ERROR_FILE);
+    assert_string_equal(ra_last_message(),
+                        "pattern \"causal+blocks:4:mask=@none.npy+full\", character 23: none.npy: no such file");
     ra_pattern_clear(&pattern);
 }
 
@@ -235,10 +593,15 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(texts_mean_what_they_say),
+        cmocka_unit_test(dilated_texts_mean_what_they_say),
+        cmocka_unit_test(dilated_terms_are_cut_by_others),
+        cmocka_unit_test(blocks_texts_mean_what_they_say),
         cmocka_unit_test(windows_exhaustively),
         cmocka_unit_test(documents_exhaustively),
         cmocka_unit_test(random_combinations),
+        cmocka_unit_test(random_sparse_patterns),
         cmocka_unit_test(windows_may_be_huge),
+        cmocka_unit_test(segments_and_settings_may_be_huge),
         cmocka_unit_test(refusals_name_the_character),
         cmocka_unit_test(a_file_that_fails_is_its_loaders_matter),
         cmocka_unit_test(sixteen_terms_are_allowed),

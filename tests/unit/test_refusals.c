@@ -116,6 +116,10 @@ SPOIL(kernel_unknown, o->kernel = (ra_kernel_id)9)
 SPOIL(kernel_negative, o->kernel = (ra_kernel_id)-1)
 SPOIL(pattern_unknown, p->pattern = "casual")
 SPOIL(documents_short, p->pattern = "documents:3")
+SPOIL(rate_beyond_segment, p->pattern = "causal+dilated:4/1,2/3")
+SPOIL(density_beyond_one, p->pattern = "blocks:2:density=2")
+SPOIL(tiles_unknown, o->tiles = (ra_tile_order)3)
+SPOIL(tiles_negative, o->tiles = (ra_tile_order)-1)
 SPOIL(overflowing_batch, p->batch = INT64_C(1) << 40, p->q_len = INT64_C(1) << 30)
 SPOIL(overflowing_keys, p->kv_len = INT64_MAX)
 SPOIL(overflowing_bytes, p->kv_len = INT64_C(1) << 50)
@@ -145,7 +149,16 @@ static const struct refusal {
     {kernel_unknown, "kernel 9: no such kernel"},
     {kernel_negative, "kernel -1: no such kernel"},
     {pattern_unknown, "pattern \"casual\", character 1: expected one of full, causal, window:LEFT,RIGHT, "
-                      "documents:LEN,LEN,... or documents:@FILE.npy, found \"casual\""},
+                      "documents:LEN,LEN,... or documents:@FILE.npy, "
+                      "dilated:W/R,W/R,...[:mode=paper|union|grouped|torchscale], "
+                      "blocks:SIZE[:local=N][:global=N][:stride=N][:random=N][:seed=S][:density=F][:mask=@FILE.npy], "
+                      "found \"casual\""},
+    {rate_beyond_segment, "pattern \"causal+dilated:4/1,2/3\", character 22: expected a rate that is no more than its "
+                          "segment length, found \"3\""},
+    {density_beyond_one, "pattern \"blocks:2:density=2\", character 18: expected a density in (0, 1], as a decimal "
+                         "fraction of up to 15 digits, found \"2\""},
+    {tiles_unknown, "tiles 3: no such tile order"},
+    {tiles_negative, "tiles -1: no such tile order"},
     {documents_short, "pattern \"documents:3\": the 1 documents add up to 3, but the key length is 7"},
     {overflowing_batch, "batch 1099511627776 x heads 4 x length 1073741824: too large for 64-bit sizes"},
     {overflowing_keys, "batch 1 x heads 4 x length 9223372036854775807: too large for 64-bit sizes"},
@@ -175,6 +188,42 @@ static void refusals_say_why(void **state)
         assert_int_equal(plan_spoilt(refusals[i].spoil), RA_ERROR_ARGUMENT);
         assert_string_equal(ra_last_message(), refusals[i].message);
     }
+}
+
+static void tile_orders_have_names(void **state)
+{
+    (void)state;
+    assert_string_equal(ra_tile_order_name(RA_TILES_ROW), "row");
+    assert_string_equal(ra_tile_order_name(RA_TILES_SERPENTINE), "serpentine");
+    assert_string_equal(ra_tile_order_name(RA_TILES_HILBERT), "hilbert");
+    assert_null(ra_tile_order_name((ra_tile_order)3));
+    assert_null(ra_tile_order_name((ra_tile_order)-1));
+}
+
+/* Every preset is a pattern, and no other name is one. */
+static void presets_are_patterns(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"longnet", "longnet-causal", "bigbird", "longformer", "sparse90"};
+    int count = 0;
+    for (; ra_preset_name(count); count++) {
+        ra_problem problem = RA_PROBLEM_INIT;
+        ra_plan *plan;
+        problem.q_len = 1000, problem.heads = 4, problem.head_dim = 16;
+        problem.pattern = ra_preset(ra_preset_name(count));
+        assert_string_equal(ra_preset_name(count), names[count]);
+        assert_int_equal(ra_plan_create(&problem, NULL, &plan), RA_OK);
+        ra_plan_free(plan);
+    }
+    assert_int_equal(count, sizeof names / sizeof *names);
+    assert_null(ra_preset_name(-1));
+    assert_string_equal(ra_preset("longnet"), "dilated:2048/1,4096/2,8192/4,16384/6,32768/12");
+    assert_string_equal(ra_preset("longnet-causal"), "dilated:2048/1,4096/2,8192/4,16384/6,32768/12+causal");
+    assert_null(ra_preset("longNet"));
+    assert_string_equal(ra_last_message(),
+                        "preset \"longNet\": must be one of longnet, longnet-causal, bigbird, longformer, sparse90");
+    assert_null(ra_preset(NULL));
+    assert_null(ra_preset(""));
 }
 
 static void null_arguments(void **state)
@@ -293,6 +342,8 @@ int main(void)
         cmocka_unit_test(newer_structs),
         cmocka_unit_test(structs_that_were_not_set_up),
         cmocka_unit_test(refusals_say_why),
+        cmocka_unit_test(tile_orders_have_names),
+        cmocka_unit_test(presets_are_patterns),
         cmocka_unit_test(null_arguments),
         cmocka_unit_test(environment_forces_a_kernel),
         cmocka_unit_test(environment_with_nonsense_is_refused),

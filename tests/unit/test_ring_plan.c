@@ -314,6 +314,32 @@ static void budgets_of_windows(void **state)
     }
 }
 
+/* Heads with rows of their own, and rows here and there. */
+static void budgets_of_sparse_rings(void **state)
+{
+    (void)state;
+    static const char *const patterns[] = {"dilated:300/1,2000/4", "causal+dilated:500/2,4000/3:mode=union",
+                                           "blocks:64:local=1:random=2", "blocks:50:global=1:stride=9+causal"};
+    for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++) {
+        const ra_problem p = problem_of(4000, 4, 2, 64, patterns[i]);
+        ra_ring_options o = stored_ring(1, i % 2 ? RA_TRANSPORT_SIM : RA_TRANSPORT_MPI, (ra_order)(i % ORDERS), RA_F32);
+        require_all_budgets(&p, &o);
+    }
+}
+
+/* A rank of few segments holds its own rows, and little of others'. */
+static void sparse_rings_hold_little(void **state)
+{
+    (void)state;
+    static const char *const patterns[] = {"dilated:2048/1,4096/2", "blocks:64:local=2+causal",
+                                           "dilated:4096/4:mode=grouped+causal"};
+    for (int i = 0; i < 3; i++)
+        for (int ranks = 2; ranks <= 32; ranks *= 4) {
+            const ra_problem p = problem_of(32768, 8, 2, 64, patterns[i]);
+            require_laws(&p, ranks, (ra_order)i);
+        }
+}
+
 static void budgets_of_other_strategies(void **state)
 {
     (void)state;
@@ -754,6 +780,8 @@ int main(void)
         cmocka_unit_test(budgets_name_the_smallest_ring),
         cmocka_unit_test(budgets_of_causal_rings),
         cmocka_unit_test(budgets_of_windows),
+        cmocka_unit_test(budgets_of_sparse_rings),
+        cmocka_unit_test(sparse_rings_hold_little),
         cmocka_unit_test(budgets_of_other_strategies),
         cmocka_unit_test(budgets_of_threads),
         cmocka_unit_test(a_budget_that_nothing_meets),

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_LENGTH = 5000, MOST_RANKS = 64, STRATEGIES = 3, ORDERS = 3, SEEN_EXHAUSTIVELY = 300 };
+enum { MOST_LENGTH = 5000, MOST_RANKS = 64, MOST_SETS = 3, STRATEGIES = 3, ORDERS = 3, SEEN_EXHAUSTIVELY = 300 };
 enum { NOBODY = -1 };
 
 /* A ring, and what must be true of it. */
@@ -20,16 +20,16 @@ typedef struct scene {
     const ra_ring_plan *ring;
     ra_strategy strategy;
     int ranks;
-    int64_t q_len, kv_len, steps;
-    int owner[MOST_LENGTH];                 /* of each key row */
-    int part[MOST_LENGTH];                  /* of the sequence, when it is cut into as many as there are steps */
-    uint8_t needs[MOST_RANKS][MOST_LENGTH]; /* whether a query of the rank sees the key row */
-    int8_t source[MOST_RANKS][MOST_LENGTH]; /* who gives the key row to the rank; NOBODY */
+    int64_t q_len, kv_len, steps, sets;
+    int owner[MOST_LENGTH]; /* of each key row */
+    int part[MOST_LENGTH];  /* of the sequence, when it is cut into as many as there are steps */
+    uint8_t needs[MOST_SETS][MOST_RANKS][MOST_LENGTH]; /* whether a query of the set's heads on the rank sees the key */
+    int8_t source[MOST_SETS][MOST_RANKS][MOST_LENGTH]; /* who gives the key row to the rank; NOBODY */
     ra_schedule schedules[MOST_RANKS];
     uint8_t sends[MOST_RANKS][MOST_RANKS][MOST_RANKS]; /* [phase][from][to]: messages */
     int64_t rows_sent[MOST_RANKS], rows_received[MOST_RANKS], hops[MOST_RANKS];
     uint64_t *words, *scratch;
-    uint8_t counts[MOST_LENGTH], others[MOST_LENGTH];
+    uint8_t counts[MOST_SETS][MOST_LENGTH], others[MOST_SETS][MOST_LENGTH];
 } scene;
 
 #define SCENE_REQUIRE(s, condition) REQUIRE(condition, "%s: not %s", (s)->text, #condition)
@@ -59,13 +59,18 @@ static void fill_parts(scene *s)
     }
 }
 
-/* Short sequences by the definition of the pattern, long ones by its intervals, which are tested elsewhere. */
-static void add_needs_of_query(const scene *s, int64_t position, uint8_t *needs)
+/*
+ * By the definition of the pattern, with all query heads of a set; long sequences of intervals by these, which are
+ * tested elsewhere.
+ */
+static void add_needs_of_query(const scene *s, int64_t set, int64_t position, uint8_t *needs)
 {
     const ra_pattern *pattern = &s->ring->plan->pattern;
-    if (s->kv_len <= SEEN_EXHAUSTIVELY) {
+    int64_t heads = s->ring->plan->heads / s->sets;
+    if (s->kv_len <= SEEN_EXHAUSTIVELY || !ra_pattern_is_interval(pattern)) {
         for (int64_t key = 0; key < s->kv_len; key++)
-            needs[key] |= ra_pattern_sees(pattern, position, key) > 0;
+            for (int64_t head = set * heads; head < (set + 1) * heads && !needs[key]; head++)
+                needs[key] = ra_pattern_sees(pattern, head, position, key) > 0;
         return;
     }
     ra_interval seen = ra_pattern_interval(pattern, position);
@@ -73,30 +78,49 @@ static void add_needs_of_query(const scene *s, int64_t position, uint8_t *needs)
         memset(needs + seen.lo, 1, (size_t)(seen.hi - seen.lo));
 }
 
-static void fill_needs(scene *s)
+static void fill_needs_of_rank(scene *s, int64_t set, int rank)
 {
-    memset(s->needs, 0, sizeof s->needs);
-    for (int rank = 0; rank < s->ranks; rank++) {
-        ra_share share = ra_partition_share(&s->ring->queries, rank);
-        if (s->strategy == RA_STRATEGY_ALLGATHER) {
-            memset(s->needs[rank], 1, (size_t)s->kv_len);
-            continue;
-        }
-        for (int64_t i = 0; i < share.ranges; i++) {
-            ra_range range = ra_share_range(&share, i);
-            for (int64_t query = range.first; query < range.end; query++)
-                add_needs_of_query(s, query + s->ring->plan->offset, s->needs[rank]);
-        }
+    uint8_t *needs = s->needs[set][rank];
+    ra_share share = ra_partition_share(&s->ring->queries, rank);
+    memset(needs, s->strategy == RA_STRATEGY_ALLGATHER, (size_t)s->kv_len);
+    for (int64_t i = 0; i < share.ranges && s->strategy != RA_STRATEGY_ALLGATHER; i++) {
+        ra_range range = ra_share_range(&share, i);
+        for (int64_t query = range.first; query < range.end; query++)
+            add_needs_of_query(s, set, query + s->ring->plan->offset, needs);
     }
 }
 
-/* In a ring a row comes from the rank before, if that one needs it too, else from its owner. */
-static int source_of(const scene *s, int rank, int64_t key)
+/* Whether a rank needs a key row for any head. */
+static bool needs_any(const scene *s, int rank, int64_t key)
 {
-    if (!s->needs[rank][key] || s->owner[key] == rank)
+    bool any = false;
+    for (int64_t set = 0; set < s->sets; set++)
+        any |= s->needs[set][rank][key];
+    return any;
+}
+
+/* In a ring a row comes from the rank before, if that one needs it too, else from its owner. */
+static int source_of(const scene *s, int64_t set, int rank, int64_t key)
+{
+    if (!s->needs[set][rank][key] || s->owner[key] == rank)
         return NOBODY;
     int before = (rank + s->ranks - 1) % s->ranks;
-    return s->strategy == RA_STRATEGY_RING && s->needs[before][key] ? before : s->owner[key];
+    return s->strategy == RA_STRATEGY_RING && s->needs[set][before][key] ? before : s->owner[key];
+}
+
+/* Marks of all sets on a share, into counts[set][position]; -1 when some are beside it. */
+static int64_t count_sets(const scene *s, const ra_share *share, const uint64_t *words,
+                          uint8_t counts[MOST_SETS][MOST_LENGTH])
+{
+    int64_t rows = 0;
+    for (int64_t set = 0; set < s->sets; set++) {
+        memset(counts[set], 0, (size_t)s->kv_len);
+        int64_t marks = count_marks(share, words + set * share->blocks, counts[set]);
+        if (marks < 0)
+            return -1;
+        rows += marks;
+    }
+    return rows;
 }
 
 static void scene_make(scene *s, const ra_ring_plan *ring)
@@ -107,25 +131,29 @@ static void scene_make(scene *s, const ra_ring_plan *ring)
     s->q_len = ring->plan->q_len;
     s->kv_len = ring->plan->kv_len;
     s->steps = ra_step_count(ring);
+    s->sets = ring->sets;
     SCENE_REQUIRE(s, s->ranks <= MOST_RANKS && s->kv_len <= MOST_LENGTH && s->q_len <= MOST_LENGTH);
+    SCENE_REQUIRE(s, s->sets <= MOST_SETS && (s->sets == 1 || s->sets == ring->plan->kv_heads));
     SCENE_REQUIRE(s, s->steps == (s->strategy == RA_STRATEGY_ALLGATHER ? 1 : s->ranks));
     fill_owners(s);
     fill_parts(s);
-    fill_needs(s);
-    for (int rank = 0; rank < s->ranks; rank++) {
+    for (int64_t i = 0; i < s->sets * s->ranks; i++)
+        fill_needs_of_rank(s, i / s->ranks, (int)(i % s->ranks));
+    for (int64_t i = 0; i < s->sets * s->ranks; i++)
         for (int64_t key = 0; key < s->kv_len; key++)
-            s->source[rank][key] = (int8_t)source_of(s, rank, key);
+            s->source[i / s->ranks][i % s->ranks][key] = (int8_t)source_of(s, i / s->ranks, (int)(i % s->ranks), key);
+    for (int rank = 0; rank < s->ranks; rank++)
         SCENE_REQUIRE(s, ra_schedule_make(ring, rank, &s->schedules[rank]) == RA_OK);
-    }
     memset(s->sends, 0, sizeof s->sends);
     memset(s->rows_sent, 0, sizeof s->rows_sent);
     memset(s->rows_received, 0, sizeof s->rows_received);
     memset(s->hops, 0, sizeof s->hops);
     /* Exactly the room that is said to be enough, so that the sanitizers see any more. */
-    s->words = malloc((size_t)ra_most_blocks(ring) * sizeof *s->words);
-    s->scratch = malloc((size_t)ra_most_blocks(ring) * sizeof *s->scratch);
+    size_t room = (size_t)(s->sets * ra_most_blocks(ring)) * sizeof *s->words;
+    s->words = malloc(room);
+    s->scratch = malloc(room);
     assert_true(s->words && s->scratch);
-    memset(s->words, 0xff, (size_t)ra_most_blocks(ring) * sizeof *s->words);
+    memset(s->words, 0xff, room);
 }
 
 static void scene_free(scene *s)
@@ -163,46 +191,60 @@ static void require_steps(scene *s, int rank)
     for (int64_t step = 0; step < s->steps; step++) {
         ra_share keys = ra_step_keys(s->ring, rank, step);
         ra_step_needed(s->ring, rank, step, s->words);
-        memset(s->counts, 0, sizeof s->counts);
-        int64_t rows = count_marks(&keys, s->words, s->counts), expected = 0, of_step = 0;
+        int64_t rows = count_sets(s, &keys, s->words, s->counts), expected = 0, of_step = 0;
         const chosen those = keys_of_step(s, rank, step);
         for (int64_t key = 0; key < s->kv_len; key++) {
             bool here = those.of[key] == those.value;
             of_step += here;
-            expected += here && s->needs[rank][key];
-            RANK_REQUIRE(s, rank, key, s->counts[key] == (here && s->needs[rank][key]));
-            s->others[key] = (uint8_t)(s->others[key] + s->counts[key]);
+            for (int64_t set = 0; set < s->sets; set++) {
+                expected += here && s->needs[set][rank][key];
+                RANK_REQUIRE(s, rank, key, s->counts[set][key] == (here && s->needs[set][rank][key]));
+                s->others[set][key] = (uint8_t)(s->others[set][key] + s->counts[set][key]);
+            }
         }
         RANK_REQUIRE(s, rank, step, rows == expected && keys.rows == of_step);
         RANK_REQUIRE(s, rank, step, s->schedules[rank].step[step].rows == rows);
         RANK_REQUIRE(s, rank, step, keys.blocks <= ra_most_blocks(s->ring));
     }
-    for (int64_t key = 0; key < s->kv_len; key++)
-        RANK_REQUIRE(s, rank, key, s->others[key] == s->needs[rank][key]);
+    for (int64_t set = 0; set < s->sets; set++)
+        for (int64_t key = 0; key < s->kv_len; key++)
+            RANK_REQUIRE(s, rank, key, s->others[set][key] == s->needs[set][rank][key]);
     RANK_REQUIRE(s, rank, 0, s->schedules[rank].steps == s->steps);
 }
 
 /* ---- Messages ---------------------------------------------------------------------------------------------------- */
 
-/* Runs of rows with counts[key] among the rows of a share that satisfy needs (NULL: all of them), range by range. */
-static int64_t segments_of(const scene *s, const ra_share *held, const uint8_t *needs, int64_t rows)
+/* Whether all rows of a set are held, or those that a rank needs. */
+enum { ALL_ROWS = -1 };
+
+/* Runs of rows with counts[key] among the rows of a share that are held, range by range. */
+static int64_t runs_of_set(const scene *s, const ra_share *held, int64_t set, int needed_by, int64_t *all)
 {
-    int64_t runs = 0, all = 0;
+    int64_t runs = 0;
     bool running = false, in_parts = ra_part_count(s->ring, held) == held->ranges;
     for (int64_t i = 0; i < held->ranges; i++) {
         ra_range range = ra_share_range(held, i);
         running = running && !in_parts;
         for (int64_t key = range.first; key < range.end; key++) {
-            if (needs && !needs[key])
+            if (needed_by != ALL_ROWS && !s->needs[set][needed_by][key])
                 continue;
-            all++;
-            runs += s->counts[key] && !running;
-            running = s->counts[key];
+            ++*all;
+            runs += s->counts[set][key] && !running;
+            running = s->counts[set][key];
         }
     }
-    if (ra_part_count(s->ring, held) == 1 && rows == all)
+    return runs;
+}
+
+/* Pieces of memory of rows among those that are held: of keys and of values, in each batch and head. */
+static int64_t segments_of(const scene *s, const ra_share *held, int needed_by, int64_t rows)
+{
+    int64_t runs = 0, all = 0;
+    for (int64_t set = 0; set < s->sets; set++)
+        runs += runs_of_set(s, held, set, needed_by, &all);
+    if (s->sets == 1 && ra_part_count(s->ring, held) == 1 && rows == all)
         return 2;
-    return 2 * runs * s->ring->plan->batch * s->ring->plan->kv_heads;
+    return 2 * runs * s->ring->plan->batch * (s->ring->plan->kv_heads / s->sets);
 }
 
 /* A message has just the rows that the table takes from that sender, and they are new. */
@@ -210,17 +252,17 @@ static void require_receive(scene *s, int rank, const ra_message *m)
 {
     ra_share keys = ra_step_keys(s->ring, rank, m->phase);
     ra_phase_rows(s->ring, m->peer, rank, m->phase, s->words, s->scratch);
-    memset(s->counts, 0, sizeof s->counts);
-    int64_t rows = count_marks(&keys, s->words, s->counts);
+    int64_t rows = count_sets(s, &keys, s->words, s->counts);
     RANK_REQUIRE(s, rank, m->phase, rows > 0 && m->peer != rank && m->peer >= 0 && m->peer < s->ranks);
     const chosen those = keys_of_step(s, rank, m->phase);
-    for (int64_t key = 0; key < s->kv_len; key++) {
-        bool comes = s->source[rank][key] == m->peer && those.of[key] == those.value;
-        RANK_REQUIRE(s, rank, key, s->counts[key] == comes);
-        RANK_REQUIRE(s, rank, key, !comes || s->needs[rank][key]);
-        RANK_REQUIRE(s, rank, key, !comes || s->owner[key] == m->peer || s->needs[m->peer][key]);
-    }
-    RANK_REQUIRE(s, rank, m->phase, m->segments == segments_of(s, &keys, s->needs[rank], rows));
+    for (int64_t set = 0; set < s->sets; set++)
+        for (int64_t key = 0; key < s->kv_len; key++) {
+            bool comes = s->source[set][rank][key] == m->peer && those.of[key] == those.value;
+            RANK_REQUIRE(s, rank, key, s->counts[set][key] == comes);
+            RANK_REQUIRE(s, rank, key, !comes || s->needs[set][rank][key]);
+            RANK_REQUIRE(s, rank, key, !comes || s->owner[key] == m->peer || s->needs[set][m->peer][key]);
+        }
+    RANK_REQUIRE(s, rank, m->phase, m->segments == segments_of(s, &keys, rank, rows));
     s->rows_received[rank] += rows;
 }
 
@@ -238,8 +280,9 @@ static void require_receives(scene *s, int rank)
         s->sends[m->phase][m->peer][rank] = 2; /* received */
     }
     int64_t foreign = 0;
-    for (int64_t key = 0; key < s->kv_len; key++)
-        foreign += s->source[rank][key] != NOBODY;
+    for (int64_t set = 0; set < s->sets; set++)
+        for (int64_t key = 0; key < s->kv_len; key++)
+            foreign += s->source[set][rank][key] != NOBODY;
     RANK_REQUIRE(s, rank, 0, s->rows_received[rank] == foreign);
 }
 
@@ -248,18 +291,19 @@ static void require_send(scene *s, int rank, const ra_message *m)
 {
     ra_share taken = ra_step_keys(s->ring, m->peer, m->phase), held = ra_held_keys(s->ring, rank, m->peer, m->phase);
     ra_phase_rows(s->ring, rank, m->peer, m->phase, s->words, s->scratch);
-    memset(s->others, 0, sizeof s->others);
-    int64_t rows = count_marks(&taken, s->words, s->others);
+    int64_t rows = count_sets(s, &taken, s->words, s->others);
     ra_phase_held(s->ring, rank, m->peer, m->phase, s->words, s->scratch);
-    memset(s->counts, 0, sizeof s->counts);
-    RANK_REQUIRE(s, rank, m->phase, rows > 0 && count_marks(&held, s->words, s->counts) == rows);
-    RANK_REQUIRE(s, rank, m->phase, memcmp(s->counts, s->others, sizeof s->counts) == 0);
+    RANK_REQUIRE(s, rank, m->phase, rows > 0 && count_sets(s, &held, s->words, s->counts) == rows);
+    for (int64_t set = 0; set < s->sets; set++)
+        RANK_REQUIRE(s, rank, m->phase, memcmp(s->counts[set], s->others[set], (size_t)s->kv_len) == 0);
     bool own = m->held == -1;
     RANK_REQUIRE(s, rank, m->phase, own || (m->held > 0 && m->held < m->phase && s->strategy == RA_STRATEGY_RING));
     const chosen those = own ? (chosen){s->owner, rank} : keys_of_step(s, rank, m->held);
-    for (int64_t key = 0; key < s->kv_len; key++)
-        RANK_REQUIRE(s, rank, key, !s->counts[key] || (those.of[key] == those.value && (own || s->needs[rank][key])));
-    RANK_REQUIRE(s, rank, m->phase, m->segments == segments_of(s, &held, own ? NULL : s->needs[rank], rows));
+    for (int64_t set = 0; set < s->sets; set++)
+        for (int64_t key = 0; key < s->kv_len; key++)
+            RANK_REQUIRE(s, rank, key,
+                         !s->counts[set][key] || (those.of[key] == those.value && (own || s->needs[set][rank][key])));
+    RANK_REQUIRE(s, rank, m->phase, m->segments == segments_of(s, &held, own ? ALL_ROWS : rank, rows));
     s->rows_sent[rank] += rows;
 }
 
@@ -303,7 +347,8 @@ static void require_traffic(const scene *s)
         for (int from = 0; from < s->ranks; from++)
             for (int to = 0; to < s->ranks; to++)
                 RANK_REQUIRE(s, from, phase, s->sends[phase][from][to] != 1);
-    SCENE_REQUIRE(s, !ra_traffic_count(s->ring->plan, &s->ring->queries, &s->ring->keys, s->strategy, traffic));
+    SCENE_REQUIRE(s,
+                  !ra_traffic_count(s->ring->plan, s->sets, &s->ring->queries, &s->ring->keys, s->strategy, traffic));
     int64_t row_bytes = s->ring->k_row_bytes + s->ring->v_row_bytes;
     for (int rank = 0; rank < s->ranks; rank++) {
         const ra_rank_info *info = &s->ring->ranks[rank];
@@ -329,16 +374,16 @@ static int64_t later(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* Rows of a rank's step, or of its own (step -1), that are in a part of their share; with `needed` only what it reads.
- */
-static int64_t rows_of_part(const scene *s, int rank, const ra_share *keys, int part, bool needed)
+/* Rows of a rank's step that it reads, of all sets, in a part of their share. */
+static int64_t rows_of_part(const scene *s, int rank, const ra_share *keys, int part)
 {
     ra_share share = ra_part_of(s->ring, keys, part);
     int64_t rows = 0;
     for (int64_t i = 0; i < share.ranges; i++) {
         ra_range range = ra_share_range(&share, i);
-        for (int64_t key = range.first; key < range.end; key++)
-            rows += !needed || s->needs[rank][key];
+        for (int64_t set = 0; set < s->sets; set++)
+            for (int64_t key = range.first; key < range.end; key++)
+                rows += s->needs[set][rank][key];
     }
     return rows;
 }
@@ -354,9 +399,10 @@ static int64_t list_own_uses(const scene *s, int rank, use *uses)
         int64_t last = s->strategy == RA_STRATEGY_RING ? 1 : -1;
         for (int64_t key = 0; key < s->kv_len && s->strategy != RA_STRATEGY_RING; key++)
             for (int reader = 0; reader < s->ranks; reader++)
-                if (s->needs[reader][key] && ra_share_rows_below(&share, key + 1) > ra_share_rows_below(&share, key))
+                if (needs_any(s, reader, key) &&
+                    ra_share_rows_below(&share, key + 1) > ra_share_rows_below(&share, key))
                     last = later(last, s->part[key]);
-        uses[part] = (use){schedule->own_slot[part], -1, last, share.rows};
+        uses[part] = (use){schedule->own_slot[part], -1, last, s->sets * share.rows};
     }
     for (int part = parts; part < RA_PARTS; part++)
         RANK_REQUIRE(s, rank, part, schedule->own_slot[part] == -1);
@@ -393,7 +439,7 @@ static int64_t list_uses(const scene *s, int rank, use *uses)
                 RANK_REQUIRE(s, rank, step, here->slot[part] == schedule->own_slot[part]);
                 continue;
             }
-            int64_t rows = part < ra_part_count(s->ring, &keys) ? rows_of_part(s, rank, &keys, part, true) : 0;
+            int64_t rows = part < ra_part_count(s->ring, &keys) ? rows_of_part(s, rank, &keys, part) : 0;
             RANK_REQUIRE(s, rank, step, rows ? here->slot[part] >= 0 : here->slot[part] == -1);
             if (rows) /* it is passed on only while it is worked on */
                 uses[count++] = (use){here->slot[part], step, step + 1, rows};
@@ -493,9 +539,20 @@ static void check(scene *s, const ra_problem *problem, const ra_ring_options *op
     ra_ring_plan_free(ring);
 }
 
-static const char *const patterns[] = {"full",         "causal",       "window:40,7",         "window:0",
-                                       "window:300,0", "window:0,100", "causal+window:130,0", "documents"};
-enum { PATTERNS = sizeof patterns / sizeof *patterns };
+static const char *const patterns[] = {"full",
+                                       "causal",
+                                       "window:40,7",
+                                       "window:0",
+                                       "window:300,0",
+                                       "window:0,100",
+                                       "causal+window:130,0",
+                                       "documents",
+                                       "dilated:48/1,300/5",
+                                       "dilated:64/2,1000/4:mode=union+causal",
+                                       "dilated:150/1,400/3,70/7:mode=grouped",
+                                       "blocks:50:local=1:random=1+window:300",
+                                       "blocks:64:global=1:stride=3+causal"};
+enum { PATTERNS = sizeof patterns / sizeof *patterns, INTERVAL_PATTERNS = 8, SPARSE_LENGTH = 520 };
 
 /* "documents" means a few of them that fit the length. */
 static const char *pattern_for(const char *name, int64_t length, char *text, size_t size)
@@ -529,6 +586,9 @@ static void sweep(scene *s, int ranks, int64_t q_len, int64_t kv_len, int few)
                 char text[128];
                 if (turn++ % few)
                     continue;
+                /* Who needs what is found pair by pair there. */
+                if (pattern >= INTERVAL_PATTERNS && (q_len > SPARSE_LENGTH || kv_len > SPARSE_LENGTH))
+                    continue;
                 problem.q_len = q_len, problem.kv_len = kv_len;
                 problem.heads = 4, problem.kv_heads = 2, problem.head_dim = 8;
                 problem.pattern = pattern_for(patterns[pattern], kv_len, text, sizeof text);
@@ -560,10 +620,10 @@ static void few_ranks(void **state)
     for (int ranks = 1; ranks <= 9; ranks++) {
         const int64_t lengths[] = {1, 70, 64 * ranks - 1, 64 * ranks, 64 * ranks + 1, 128 * ranks + 65, 1000};
         for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++)
-            sweep(s, ranks, lengths[i], lengths[i], slow() ? 1 : 4);
-        sweep(s, ranks, 1, 500, slow() ? 1 : 5);
-        sweep(s, ranks, 130, 700, slow() ? 1 : 5);
-        sweep(s, ranks, 500, 130, slow() ? 1 : 5);
+            sweep(s, ranks, lengths[i], lengths[i], slow() ? 1 : 7);
+        sweep(s, ranks, 1, 500, slow() ? 1 : 11);
+        sweep(s, ranks, 130, 700, slow() ? 1 : 11);
+        sweep(s, ranks, 500, 130, slow() ? 1 : 11);
     }
     free(s);
 }
@@ -576,9 +636,9 @@ static void many_ranks(void **state)
     for (int ranks = 10; ranks <= MOST_RANKS; ranks++) {
         const int64_t lengths[] = {70, 1000, 64 * ranks - 3, 64 * ranks + 5};
         for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++)
-            sweep(s, ranks, lengths[i], lengths[i], slow() ? 1 : 71);
-        sweep(s, ranks, 64 * ranks, 1000, slow() ? 1 : 71);
-        sweep(s, ranks, 200, 64 * ranks + 64, slow() ? 1 : 71);
+            sweep(s, ranks, lengths[i], lengths[i], slow() ? 1 : 113);
+        sweep(s, ranks, 64 * ranks, 1000, slow() ? 1 : 113);
+        sweep(s, ranks, 200, 64 * ranks + 64, slow() ? 1 : 113);
     }
     free(s);
 }
@@ -598,7 +658,8 @@ static void random_rings(void **state)
         problem.batch = choose(&c, 1, 2);
         problem.q_len = choose(&c, 1, chance(&c, 3) ? 20 : 600);
         problem.kv_len = chance(&c, 2) ? problem.q_len : choose(&c, 1, 900);
-        problem.heads = problem.kv_heads = choose(&c, 1, 3);
+        problem.kv_heads = choose(&c, 1, MOST_SETS);
+        problem.heads = problem.kv_heads * choose(&c, 1, 2);
         problem.head_dim = 4;
         problem.pattern = pattern;
         choose_pattern(&c, problem.kv_len, pattern, sizeof pattern);

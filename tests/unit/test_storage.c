@@ -1,109 +1,14 @@
 /* Ranges of rows out of and into storages, of any layout and strides, against a loop over single elements. */
 #include "base/checked.h"
 #include "io/storage.h"
-#include "support/random.h"
+#include "support/folder.h"
 #include "support/sample.h"
 #include "support/unit.h"
+#include "views.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
-
-/* Each test runs in an empty directory of its own. */
-static int enter_directory(void **state)
-{
-    char name[] = "/tmp/ringattn-test-XXXXXX";
-    if (!mkdtemp(name) || chdir(name) != 0)
-        return -1;
-    *state = malloc(sizeof name);
-    if (!*state)
-        return -1;
-    memcpy(*state, name, sizeof name);
-    return 0;
-}
-
-static int leave_directory(void **state)
-{
-    unlink("a.npy");
-    int left = chdir("/") || rmdir(*state); /* fails when a test has left anything else */
-    free(*state);
-    return left;
-}
-
-/* ---- Tensors ----------------------------------------------------------------------------------------------------- */
-
-typedef struct block {
-    ra_tensor view;
-    char *memory; /* owned: exactly what the view reaches, each element inside or outside it different */
-    int64_t bytes;
-} block;
-
-static void fill(block *b, uint64_t seed)
-{
-    choices c = {seed};
-    for (int64_t i = 0; i < b->bytes; i++)
-        b->memory[i] = (char)choose_bits(&c);
-}
-
-/* A view of this shape with the axes in any order, gaps between them and some of them backwards. */
-static block any_view(choices *c, ra_dtype dtype, int64_t batch, int64_t seq, int64_t heads, int64_t dim)
-{
-    block b = {.view = {.dtype = dtype, .batch = batch, .seq = seq, .heads = heads, .dim = dim}};
-    ra_tensor *t = &b.view;
-    struct {
-        int64_t extent, *stride;
-    } axes[] = {{batch, &t->batch_stride}, {seq, &t->seq_stride}, {heads, &t->head_stride}, {dim, &t->dim_stride}};
-    int order[] = {0, 1, 2, 3}, kind = (int)choose(c, 0, 3);
-    for (int i = 3; i > 0; i--) { /* kind 0: as [batch, seq, heads, dim]; 1: heads first; else anything */
-        int other = kind < 2 ? i : (int)choose(c, 0, i), was = order[i];
-        order[i] = order[other], order[other] = was;
-    }
-    if (kind == 1)
-        order[1] = 2, order[2] = 1;
-    int64_t next = 1, origin = 0, size = (int64_t)ra_dtype_size(dtype);
-    for (int i = 3; i >= 0; i--) {
-        int64_t step = next + (chance(c, 4) ? choose(c, 1, 3) : 0), extent = axes[order[i]].extent;
-        bool backwards = kind == 3 && chance(c, 3);
-        *axes[order[i]].stride = backwards ? -step : step;
-        origin += backwards ? step * (extent - 1) : 0;
-        next = step * (extent - 1) + next;
-    }
-    b.bytes = next * size;
-    b.memory = malloc((size_t)b.bytes);
-    assert_non_null(b.memory);
-    t->data = b.memory + origin * size;
-    return b;
-}
-
-static char *element(const ra_tensor *t, int64_t batch, int64_t row, int64_t head, int64_t d)
-{
-    return (char *)t->data +
-           (batch * t->batch_stride + row * t->seq_stride + head * t->head_stride + d * t->dim_stride) *
-               (int64_t)ra_dtype_size(t->dtype);
-}
-
-/* The definition: rows `to_first`... of one view from rows `from_first`... of another. */
-static void copy_naively(const ra_tensor *to, int64_t to_batch, int64_t to_first, const ra_tensor *from,
-                         int64_t from_batch, int64_t from_first, int64_t count)
-{
-    for (int64_t row = 0; row < count; row++)
-        for (int64_t head = 0; head < to->heads; head++)
-            for (int64_t d = 0; d < to->dim; d++)
-                memcpy(element(to, to_batch, to_first + row, head, d),
-                       element(from, from_batch, from_first + row, head, d), ra_dtype_size(to->dtype));
-}
-
-/* A second block like `b`, with the same content; its view points into it. */
-static block twin(const block *b)
-{
-    block copy = *b;
-    copy.memory = malloc((size_t)b->bytes);
-    assert_non_null(copy.memory);
-    memcpy(copy.memory, b->memory, (size_t)b->bytes);
-    copy.view.data = copy.memory + ((char *)b->view.data - b->memory);
-    return copy;
-}
 
 /* ---- Storages ---------------------------------------------------------------------------------------------------- */
 
@@ -120,8 +25,9 @@ static void make_file(stored *s, ra_layout layout, bool flat)
     const bool bshd = layout == RA_BSHD;
     const int64_t shape[] = {t->batch, bshd ? t->seq : t->heads, bshd ? t->heads : t->seq, t->dim};
     const bool no_batch = flat && t->batch == 1 && t->dim > 1, no_dim = flat && t->dim == 1 && !bshd;
-    assert_int_equal(
-        ra_array_create("a.npy", t->dtype, no_batch || no_dim ? 3 : 4, shape + (no_batch ? 1 : 0), &s->array), RA_OK);
+    const char *path = t->dtype == RA_BF16 ? "a.safetensors" : "a.npy"; /* which has no bfloat16 */
+    assert_int_equal(ra_array_create(path, t->dtype, no_batch || no_dim ? 3 : 4, shape + (no_batch ? 1 : 0), &s->array),
+                     RA_OK);
     assert_int_equal(ra_array_write(s->array, 0, t->batch * t->seq * t->heads * t->dim, s->tensor.memory), RA_OK);
     assert_int_equal(ra_storage_array(s->array, t, &s->storage), RA_OK);
     assert_null(ra_storage_view(s->storage)->data);
@@ -138,16 +44,17 @@ static void make_memory(stored *s)
 
 static stored any_stored(choices *c, bool in_file, bool large)
 {
+    static const ra_dtype DTYPES[] = {RA_F32, RA_F16, RA_BF16};
     stored s = {0};
-    ra_dtype dtype = chance(c, 2) ? RA_F32 : RA_F16;
+    ra_dtype dtype = DTYPES[choose(c, 0, 2)];
     int64_t batch = choose(c, 1, 3), seq = choose(c, 1, 40), heads = choose(c, 1, 5), dim = choose(c, 1, 20);
     if (chance(c, 4))
         dim = 1;
     if (large) /* several times the staging, with rows up to more than it */
         batch = 1, seq = choose(c, 2, 5), heads = choose(c, 1, 600), dim = choose(c, 1, 1024);
     if (!in_file) {
-        s.tensor = any_view(c, chance(c, 3) ? RA_BF16 : dtype, batch, seq, heads, dim);
-        fill(&s.tensor, choose_bits(c));
+        s.tensor = any_view(c, dtype, batch, seq, heads, dim);
+        block_fill(&s.tensor, choose_bits(c));
         make_memory(&s);
         return s;
     }
@@ -156,7 +63,7 @@ static stored any_stored(choices *c, bool in_file, bool large)
     s.tensor.memory = malloc((size_t)s.tensor.bytes);
     assert_non_null(s.tensor.memory);
     s.tensor.view = ra_tensor_dense(s.tensor.memory, dtype, layout, batch, seq, heads, dim);
-    fill(&s.tensor, choose_bits(c));
+    block_fill(&s.tensor, choose_bits(c));
     make_file(&s, layout, chance(c, 2));
     return s;
 }
@@ -183,24 +90,15 @@ static void check_contents(const stored *s, const block *expected, uint64_t seed
         free(got);
 }
 
-static void try_range(stored *s, choices *c, uint64_t seed)
+static void write_any_range(stored *s, choices *c, uint64_t seed)
 {
     const ra_tensor *t = &s->tensor.view;
     int64_t batch = choose(c, 0, t->batch - 1), first = choose(c, 0, t->seq - 1);
     int64_t count = chance(c, 3) ? t->seq - first : choose(c, 1, t->seq - first);
     if (chance(c, 4))
         first = 0, count = t->seq;
-    block view = any_view(c, t->dtype, 1, count, t->heads, t->dim);
-    fill(&view, choose_bits(c));
-
-    block expected = twin(&view);
-    copy_naively(&expected.view, 0, 0, t, batch, first, count);
-    assert_int_equal(ra_storage_read(s->storage, batch, first, count, &view.view), RA_OK);
-    REQUIRE(memcmp(view.memory, expected.memory, (size_t)view.bytes) == 0, "seed %llu: read", (unsigned long long)seed);
-    free(expected.memory);
-
-    fill(&view, choose_bits(c));
-    expected = twin(&s->tensor);
+    block view = any_view(c, t->dtype, 1, count, t->heads, t->dim), expected = twin(&s->tensor);
+    block_fill(&view, choose_bits(c));
     copy_naively(&expected.view, batch, first, &view.view, 0, 0, count);
     assert_int_equal(ra_storage_write(s->storage, batch, first, count, &view.view), RA_OK);
     check_contents(s, &expected, seed);
@@ -215,8 +113,10 @@ static void try_stored(int quick, bool in_file, bool large)
     for (uint64_t seed = range.first; seed < range.end; seed++) {
         choices c = {seed};
         stored s = any_stored(&c, in_file, large);
-        for (int i = 0; i < 4; i++)
-            try_range(&s, &c, seed);
+        for (int i = 0; i < 4; i++) {
+            read_any_range(&c, s.storage, &s.tensor.view, seed);
+            write_any_range(&s, &c, seed);
+        }
         stored_free(&s);
     }
 }
@@ -251,10 +151,10 @@ static void lines_longer_than_the_staging(void **state)
     float *spread = malloc(2 * sizeof(float[2 * DIM]));
     assert_true(s.tensor.memory && spread);
     s.tensor.view = ra_tensor_dense(s.tensor.memory, RA_F32, RA_BSHD, 1, 2, 1, DIM);
-    fill(&s.tensor, 1);
+    block_fill(&s.tensor, 1);
     make_file(&s, RA_BSHD, false);
     const ra_tensor into = {spread, RA_F32, 1, 2, 1, DIM, 0, 2 * DIM, 0, 2};
-    assert_int_equal(ra_storage_read(s.storage, 0, 0, 2, &into), RA_OK);
+    assert_int_equal(ra_storage_read(s.storage, 0, 0, 2, 0, &into), RA_OK);
     for (int64_t i = 0; i < 2 * DIM; i++)
         assert_memory_equal(spread + 2 * i, s.tensor.memory + 4 * i, 4);
     free(spread);
@@ -269,10 +169,10 @@ static void no_rows_are_no_work(void **state)
     s.tensor.memory = malloc((size_t)s.tensor.bytes);
     assert_non_null(s.tensor.memory);
     s.tensor.view = ra_tensor_dense(s.tensor.memory, RA_F32, RA_BHSD, 1, 2, 3, 4);
-    fill(&s.tensor, 1);
+    block_fill(&s.tensor, 1);
     make_file(&s, RA_BHSD, true);
     const ra_tensor none = ra_tensor_dense(values, RA_F32, RA_BSHD, 1, 0, 3, 4);
-    assert_int_equal(ra_storage_read(s.storage, 0, 2, 0, &none), RA_OK);
+    assert_int_equal(ra_storage_read(s.storage, 0, 2, 0, 0, &none), RA_OK);
     assert_int_equal(ra_storage_write(s.storage, 0, 0, 0, &none), RA_OK);
     stored_free(&s);
 }
@@ -286,7 +186,7 @@ static void strides_of_ones_do_not_matter(void **state)
     const ra_tensor into = {to, RA_F32, 1, 1, 3, 1, INT64_MAX, INT64_MAX, 1, INT64_MIN};
     ra_storage *storage;
     assert_int_equal(ra_storage_memory(&kept, &storage), RA_OK);
-    assert_int_equal(ra_storage_read(storage, 0, 0, 1, &into), RA_OK);
+    assert_int_equal(ra_storage_read(storage, 0, 0, 1, 0, &into), RA_OK);
     assert_memory_equal(from, to, sizeof to);
     ra_storage_free(storage);
 }
@@ -350,9 +250,94 @@ static void a_file_for_reading_is_not_written(void **state)
     ra_tensor rows = ra_tensor_dense(values, RA_F32, RA_BSHD, 1, 3, 2, 1);
     assert_int_equal(ra_storage_array(array, &view, &storage), RA_OK);
     assert_int_equal(ra_storage_write(storage, 0, 0, 3, &rows), RA_ERROR_ARGUMENT);
-    assert_int_equal(ra_storage_read(storage, 0, 0, 3, &rows), RA_OK);
+    assert_int_equal(ra_storage_read(storage, 0, 0, 3, 0, &rows), RA_OK);
     ra_storage_free(storage);
     ra_array_close(array);
+}
+
+static void refuses_ranges_that_are_not_there(void **state)
+{
+    (void)state;
+    float values[2 * 3 * 4] = {0}, rows[3 * 4] = {0};
+    const ra_tensor tensor = ra_tensor_dense(values, RA_F32, RA_BSHD, 1, 2, 3, 4);
+    const ra_tensor one = ra_tensor_dense(rows, RA_F32, RA_BSHD, 1, 1, 3, 4);
+    ra_storage *storage;
+    uint64_t checksum;
+    assert_int_equal(ra_storage_memory(&tensor, &storage), RA_OK);
+    static const int64_t WRONG[][3] = {{-1, 0, 1}, {1, 0, 1}, {0, -1, 1}, {0, 2, 1}, {0, INT64_MAX, 1}, {0, 0, -1}};
+    for (size_t i = 0; i < sizeof WRONG / sizeof *WRONG; i++) {
+        const int64_t *w = WRONG[i];
+        assert_int_equal(ra_storage_read(storage, w[0], w[1], w[2], 0, &one), RA_ERROR_ARGUMENT);
+        assert_int_equal(ra_storage_write(storage, w[0], w[1], w[2], &one), RA_ERROR_ARGUMENT);
+    }
+    assert_int_equal(ra_storage_read(storage, 0, 0, 2, 0, &one), RA_ERROR_ARGUMENT);
+    assert_string_equal(ra_last_message(), "storage: a view of float32 [1, 1, 3, 4]: must be float32 [1, 2, 3, 4]");
+    assert_int_equal(ra_storage_read(storage, 0, 0, 1, 0, NULL), RA_ERROR_ARGUMENT);
+    assert_int_equal(ra_storage_read(NULL, 0, 0, 1, 0, &one), RA_ERROR_ARGUMENT);
+    assert_int_equal(ra_storage_checksum(storage, &checksum), RA_ERROR_ARGUMENT);
+    assert_int_equal(ra_storage_read(storage, 0, 1, 1, 0, &one), RA_OK);
+    ra_storage_free(storage);
+}
+
+static void refuses_heads_that_are_not_there(void **state)
+{
+    (void)state;
+    float values[2 * 3 * 4] = {0}, rows[3 * 4] = {0};
+    const ra_tensor tensor = ra_tensor_dense(values, RA_F32, RA_BSHD, 1, 2, 3, 4);
+    const ra_tensor two = ra_tensor_dense(rows, RA_F32, RA_BSHD, 1, 1, 2, 4);
+    ra_tensor none = two;
+    ra_storage *storage;
+    none.heads = 0;
+    assert_int_equal(ra_storage_memory(&tensor, &storage), RA_OK);
+    static const int64_t WRONG[] = {-1, 2, 3, INT64_MAX, INT64_MIN};
+    for (size_t i = 0; i < sizeof WRONG / sizeof *WRONG; i++)
+        assert_int_equal(ra_storage_read(storage, 0, 0, 1, WRONG[i], &two), RA_ERROR_ARGUMENT);
+    assert_int_equal(ra_storage_read(storage, 0, 0, 1, 0, &none), RA_ERROR_ARGUMENT);
+    assert_int_equal(ra_storage_read(storage, 0, 0, 1, 2, &two), RA_ERROR_ARGUMENT);
+    assert_string_equal(ra_last_message(), "storage: heads 2 to 2 + 2: must be within 3 heads");
+    assert_int_equal(ra_storage_write(storage, 0, 0, 1, &two), RA_ERROR_ARGUMENT);
+    assert_string_equal(ra_last_message(), "storage: rows of 2 heads: all 3 are written");
+    assert_int_equal(ra_storage_read(storage, 0, 0, 1, 1, &two), RA_OK);
+    ra_storage_free(storage);
+}
+
+/* The same tensor in memory, in a file and made up: each head on its own is what it is among all. */
+static void single_heads_are_those_of_the_whole(void **state)
+{
+    (void)state;
+    enum {
+        BATCH = 2,
+        SEQ = 40,
+        HEADS = 3,
+        DIM = 50,
+        FIRST = 7,
+        ROWS = 30,
+        COUNT = BATCH * SEQ * HEADS * DIM,
+        KINDS = 3
+    };
+    static float values[COUNT], rows[ROWS * DIM];
+    const ra_tensor into = ra_tensor_dense(rows, RA_F32, RA_BSHD, 1, ROWS, 1, DIM);
+    ra_generate(RA_NORMAL, 5, 0, COUNT, values);
+    for (int layout = RA_BSHD; layout <= RA_BHSD; layout++) {
+        stored s = {.tensor = {.view = ra_tensor_dense(values, RA_F32, (ra_layout)layout, BATCH, SEQ, HEADS, DIM),
+                               .memory = (char *)values}};
+        const ra_tensor *whole = &s.tensor.view;
+        ra_storage *storages[KINDS];
+        make_file(&s, (ra_layout)layout, false);
+        storages[0] = s.storage;
+        assert_int_equal(ra_storage_memory(whole, &storages[1]), RA_OK);
+        assert_int_equal(ra_storage_generator(RA_NORMAL, 5, whole, &storages[2]), RA_OK);
+        for (int64_t at = 0; at < (int64_t)KINDS * BATCH * HEADS; at++) {
+            int64_t batch = at / KINDS % BATCH, head = at / KINDS / BATCH;
+            memset(rows, 0, sizeof rows);
+            assert_int_equal(ra_storage_read(storages[at % KINDS], batch, FIRST, ROWS, head, &into), RA_OK);
+            for (int64_t row = 0; row < ROWS; row++)
+                assert_memory_equal(rows + row * DIM, element(whole, batch, FIRST + row, head, 0), DIM * sizeof *rows);
+        }
+        for (int i = 0; i < KINDS; i++)
+            ra_storage_free(storages[i]);
+        ra_array_close(s.array);
+    }
 }
 
 /* ---- Threads that share an array --------------------------------------------------------------------------------- */
@@ -382,7 +367,7 @@ static void *work(void *argument)
     for (int round = 0; round < ROUNDS; round++) {
         ra_generate(RA_NORMAL, (uint64_t)(round * WORKERS + w->index), 0, sizeof rows / sizeof *rows, rows);
         w->wrong |= ra_storage_write(storage, 0, w->index * WORKER_ROWS, WORKER_ROWS, &from) != RA_OK ||
-                    ra_storage_read(storage, 0, w->index * WORKER_ROWS, WORKER_ROWS, &into) != RA_OK ||
+                    ra_storage_read(storage, 0, w->index * WORKER_ROWS, WORKER_ROWS, 0, &into) != RA_OK ||
                     !same_bits(rows, back, sizeof rows / sizeof *rows);
     }
     ra_storage_free(storage);
@@ -407,16 +392,21 @@ static void threads_share_an_array(void **state)
     ra_array_close(array);
 }
 
-#define IN_DIRECTORY(test) cmocka_unit_test_setup_teardown(test, enter_directory, leave_directory)
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(memory_moves_as_defined), IN_DIRECTORY(files_move_as_defined),
-        IN_DIRECTORY(large_rows_move_in_parts),    IN_DIRECTORY(lines_longer_than_the_staging),
-        IN_DIRECTORY(no_rows_are_no_work),         cmocka_unit_test(strides_of_ones_do_not_matter),
-        IN_DIRECTORY(refuses_what_does_not_fit),   IN_DIRECTORY(a_file_for_reading_is_not_written),
-        IN_DIRECTORY(threads_share_an_array),
+        cmocka_unit_test(memory_moves_as_defined),
+        IN_FOLDER(files_move_as_defined),
+        IN_FOLDER(large_rows_move_in_parts),
+        IN_FOLDER(lines_longer_than_the_staging),
+        IN_FOLDER(no_rows_are_no_work),
+        cmocka_unit_test(strides_of_ones_do_not_matter),
+        IN_FOLDER(refuses_what_does_not_fit),
+        IN_FOLDER(a_file_for_reading_is_not_written),
+        cmocka_unit_test(refuses_ranges_that_are_not_there),
+        cmocka_unit_test(refuses_heads_that_are_not_there),
+        IN_FOLDER(single_heads_are_those_of_the_whole),
+        IN_FOLDER(threads_share_an_array),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

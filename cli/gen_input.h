@@ -1,0 +1,37 @@
+/*
+ * Inputs that are made up instead of read: gen:SEED in place of a file, and the options that say what it looks like.
+ * Functions return an exit code and report.
+ */
+#ifndef CLI_GEN_INPUT_H
+#define CLI_GEN_INPUT_H
+
+#include "args.h"
+#include "tensor_file.h"
+
+typedef struct gen_args {
+    arg_shape shape, kv_shape; /* dims 0: not given */
+    int distribution, dtype;   /* -1: not given */
+} gen_args;
+
+enum { GEN_OPTIONS = 4 };
+
+/* The names of what can be made up, by ra_distribution: for options. */
+extern const char *const gen_distributions[];
+
+/* The defaults, and the options that change them. */
+void gen_args_options(gen_args *args, arg_option options[GEN_OPTIONS]);
+
+/* Whether a path is gen:SEED, or meant to be. */
+bool gen_named(const char *path);
+
+/* Reads the SEED of gen:SEED; `option` is where it was given. */
+int gen_seed(const char *option, const char *path, uint64_t *seed);
+
+/* Refuse what no input takes. The paths are the inputs'. */
+int gen_args_check(const gen_args *args, const char *query, const char *key, const char *value);
+
+/* The tensor that gen:SEED stands for, given to --`option`; `keys`: a key or a value. */
+int gen_open(const gen_args *args, const char *option, bool keys, const char *path, tensor_axes axes,
+             tensor_file *file);
+
+#endif

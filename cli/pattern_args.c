@@ -1,0 +1,56 @@
+#include "pattern_args.h"
+
+#include "report.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void pattern_args_options(pattern_args *args, arg_option options[PATTERN_OPTIONS])
+{
+    *args = (pattern_args){0};
+    const arg_option table[PATTERN_OPTIONS] = {
+        {.name = "pattern",
+         .kind = ARG_TEXT,
+         .metavar = "P",
+         .target = &args->pattern,
+         .help = "which keys a query sees (default full); terms joined with '+' all apply:\n"
+                 "full, causal, window:LEFT,RIGHT, documents:LEN,LEN,..., documents:@FILE.npy,\n"
+                 "dilated:W/R,W/R,...[:mode=paper|union|grouped|torchscale],\n"
+                 "blocks:SIZE[:local=N][:global=N][:stride=N][:random=N][:seed=S]\n"
+                 "[:density=F][:mask=@FILE.npy]"},
+        {.name = "preset",
+         .kind = ARG_TEXT,
+         .metavar = "NAME",
+         .target = &args->preset,
+         .help = "a pattern by its name: longnet, longnet-causal, bigbird, longformer, sparse90;\n"
+                 "--pattern, if it is given too, applies as well"},
+    };
+    memcpy(options, table, sizeof table);
+}
+
+const char *pattern_args_text(pattern_args *args)
+{
+    if (!args->preset)
+        return args->pattern ? args->pattern : "full";
+    const char *named = ra_preset(args->preset);
+    if (!named) {
+        report_refusal();
+        return NULL;
+    }
+    if (!args->pattern)
+        return named;
+    size_t size = strlen(named) + strlen(args->pattern) + 2;
+    args->joined = malloc(size);
+    if (args->joined)
+        snprintf(args->joined, size, "%s+%s", named, args->pattern);
+    else
+        report(EXIT_USAGE, "out of memory: a pattern of %zu characters", size);
+    return args->joined;
+}
+
+void pattern_args_free(pattern_args *args)
+{
+    free(args->joined);
+    args->joined = NULL;
+}

@@ -1,0 +1,20 @@
+/* The options that say which keys a query sees: what all verbs with a pattern share. */
+#ifndef CLI_PATTERN_ARGS_H
+#define CLI_PATTERN_ARGS_H
+
+#include "args.h"
+
+enum { PATTERN_OPTIONS = 2 };
+
+typedef struct pattern_args {
+    const char *pattern, *preset; /* NULL: not given */
+    char *joined;                 /* owned */
+} pattern_args;
+
+void pattern_args_options(pattern_args *args, arg_option options[PATTERN_OPTIONS]);
+
+/* The pattern that both say, "full" if none does; NULL after it has reported why there is none. */
+const char *pattern_args_text(pattern_args *args);
+void pattern_args_free(pattern_args *args);
+
+#endif

@@ -1,0 +1,357 @@
+/*
+ * Tiles and pairs of a workload, from the pattern: what a run counts tile by tile must come out the same. Visible pairs
+ * are counted row by row. Tiles are counted by closed formulas where a group sees its keys from the first to the last
+ * in one piece, from the kept blocks where a group is in one row of them, and else by going through them.
+ */
+#include "base/checked.h"
+#include "plan/plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct tally {
+    double tiles, visible, worked;
+} tally;
+
+typedef struct counter {
+    const ra_plan *plan;
+    const ra_workload *work;
+    int64_t head;
+    int branch;
+    ra_lattice lattice;
+    ra_interval rows[RA_LANES_MOST]; /* of the group that is looked at */
+    tally sum;
+
+    /* Block-sparse: the row of blocks that was looked at last, as bits, and the keys in it; */
+    uint64_t *bits;
+    int64_t row_head, row;
+    double row_keys;
+    ra_interval row_reach; /* between which its tiles were counted last, */
+    tally row_tiles;       /* and how many there are */
+    ra_tiles_memory memory;
+    ra_tiles tiles;
+} counter;
+
+/* ---- Visible pairs of a row -------------------------------------------------------------------------------------- */
+
+static int64_t gcd(int64_t a, int64_t b)
+{
+    while (b) {
+        int64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+/* Positions lo <= x < hi that are `position` modulo `modulus`. */
+static int64_t positions_like(int64_t position, int64_t lo, int64_t hi, int64_t modulus)
+{
+    if (lo >= hi)
+        return 0;
+    int64_t below = position >= lo ? (position - lo) / modulus + 1 : 0; /* from lo up to the position itself */
+    int64_t above = hi > position ? (hi - 1 - position) / modulus : 0;
+    return below + above;
+}
+
+/*
+ * Keys from lo to hi, a multiple of `modulus` away from the position, that no branch from `first` on up to the counted
+ * one has together with it. Two positions of a segment that a branch has are a multiple of its rate apart, so what
+ * several branches have in common is a multiple of all their rates.
+ */
+static int64_t not_taken(const counter *c, int first, int64_t position, int64_t lo, int64_t hi, int64_t modulus)
+{
+    int64_t keys = positions_like(position, lo, hi, modulus);
+    for (int i = first; i < c->branch && keys > 0; i++) {
+        ra_lattice l = ra_pattern_lattice(&c->plan->pattern, c->head, i);
+        if (!ra_lattice_has(&l, position))
+            continue;
+        int64_t segment = position / l.segment * l.segment, common;
+        if (!ra_mul_ok(modulus / gcd(modulus, l.rate), l.rate, &common))
+            common = INT64_MAX;
+        keys -=
+            not_taken(c, i + 1, position, ra_max(lo, segment), ra_min(hi, ra_add_clamped(segment, l.segment)), common);
+    }
+    return keys;
+}
+
+static int64_t block_rows(const counter *c, int64_t column)
+{
+    const ra_blocks *b = c->plan->pattern.blocks;
+    return ra_min(b->size, c->plan->kv_len - column * b->size);
+}
+
+/* Have the bits of a row of blocks at hand. */
+static void turn_to_row(counter *c, int64_t row)
+{
+    const ra_blocks *b = c->plan->pattern.blocks;
+    if (c->row_head == c->head && c->row == row)
+        return;
+    int64_t words = ra_blocks_words(b->count), kept = 0;
+    ra_blocks_row(b, c->head, row, 0, words, c->bits);
+    for (int64_t i = 0; i < words; i++)
+        kept += __builtin_popcountll(c->bits[i]);
+    bool last = c->bits[words - 1] >> ((b->count - 1) % 64) & 1;
+    c->row_keys = (double)(kept - last) * (double)b->size + (last ? (double)block_rows(c, b->count - 1) : 0);
+    c->row_head = c->head;
+    c->row = row;
+    c->row_reach = (ra_interval){-1, -1};
+}
+
+static bool kept(const counter *c, int64_t column)
+{
+    return c->bits[column / 64] >> (column % 64) & 1;
+}
+
+/* Keys lo <= k < hi in kept blocks of the row of blocks. */
+static double kept_between(const counter *c, int64_t lo, int64_t hi)
+{
+    int64_t size = c->plan->pattern.blocks->size, first = lo / size, last = (hi - 1) / size, inner = 0;
+    if (lo >= hi)
+        return 0;
+    if (first == last)
+        return kept(c, first) ? (double)(hi - lo) : 0;
+    for (int64_t word = (first + 1) / 64; word * 64 < last; word++)
+        inner += __builtin_popcountll(c->bits[word] & ra_bits(ra_max(0, first + 1 - word * 64), last - word * 64));
+    return (double)inner * (double)size + (kept(c, first) ? (double)((first + 1) * size - lo) : 0) +
+           (kept(c, last) ? (double)(hi - last * size) : 0);
+}
+
+/* Members of the branch that are in kept blocks and, in an exclusive branch, not taken: one after the other. */
+static double sifted_members(counter *c, int64_t position, ra_interval seen)
+{
+    double visible = 0;
+    bool exclusive = ra_pattern_exclusive(&c->plan->pattern, c->branch);
+    for (int64_t member = seen.lo; member < seen.hi; member++) {
+        int64_t key = ra_lattice_position(&c->lattice, member);
+        bool taken = false;
+        for (int i = 0; exclusive && i < c->branch && !taken; i++) {
+            ra_lattice l = ra_pattern_lattice(&c->plan->pattern, c->head, i);
+            taken = ra_lattice_has(&l, position) && ra_lattice_has(&l, key) && key / l.segment == position / l.segment;
+        }
+        visible += !taken && kept(c, key / c->plan->pattern.blocks->size);
+    }
+    return visible;
+}
+
+static double visible_of(counter *c, int64_t member, ra_interval seen)
+{
+    const ra_pattern *p = &c->plan->pattern;
+    if (seen.lo >= seen.hi)
+        return 0;
+    int64_t position = ra_lattice_position(&c->lattice, member);
+    if (p->blocks)
+        turn_to_row(c, position / p->blocks->size);
+    if (p->blocks && p->dilation)
+        return sifted_members(c, position, seen);
+    if (p->blocks)
+        return p->bounded ? kept_between(c, seen.lo, seen.hi) : c->row_keys;
+    if (!ra_pattern_exclusive(p, c->branch))
+        return (double)(seen.hi - seen.lo);
+    int64_t lo = ra_lattice_position(&c->lattice, seen.lo), hi = ra_lattice_position(&c->lattice, seen.hi - 1) + 1;
+    return (double)not_taken(c, 0, position, lo, hi, c->lattice.rate);
+}
+
+/* ---- Groups and tiles -------------------------------------------------------------------------------------------- */
+
+/* Whether every group is in one row of blocks, so that its tiles are where that keeps something. */
+static bool groups_in_rows(const counter *c)
+{
+    return c->work->grouping.cut > 0;
+}
+
+/* Whether tiles are counted by going through them. */
+static bool goes_through(const counter *c)
+{
+    const ra_pattern *p = &c->plan->pattern;
+    return p->blocks && !ra_pattern_exclusive(p, c->branch) && !groups_in_rows(c);
+}
+
+/* A tile has the kept keys of a block of keys from the first to the last, in whole units. */
+static void close_tile(tally *t, int64_t first, int64_t last)
+{
+    if (first < 0)
+        return;
+    t->tiles += 1;
+    t->worked += (double)((last / RA_KEY_UNIT - first / RA_KEY_UNIT + 1) * RA_KEY_UNIT);
+}
+
+/* The tiles of a group in the row of blocks at hand, between lo and hi; what is worked counts for one lane. */
+static void count_row_tiles(counter *c, int64_t lo, int64_t hi)
+{
+    int64_t size = c->plan->pattern.blocks->size, first = -1, last = -1;
+    tally t = {0, 0, 0};
+    for (int64_t column = lo / size; column * size < hi; column++) {
+        uint64_t set = c->bits[column / 64] >> (column % 64);
+        if (!set) {
+            column = column / 64 * 64 + 63;
+            continue;
+        }
+        column += __builtin_ctzll(set);
+        int64_t from = ra_max(lo, column * size), to = ra_min(hi, (column + 1) * size);
+        while (from < to) {
+            int64_t block = from / RA_KEY_BLOCK, end = ra_min(to, (block + 1) * RA_KEY_BLOCK);
+            if (first < 0 || first / RA_KEY_BLOCK != block) {
+                close_tile(&t, first, last);
+                first = from;
+            }
+            last = end - 1;
+            from = end;
+        }
+    }
+    close_tile(&t, first, last);
+    c->row_reach = (ra_interval){lo, hi};
+    c->row_tiles = t;
+}
+
+static void count_group_in_row(counter *c, const ra_group_bounds *b)
+{
+    if (c->row_reach.lo != b->min_lo || c->row_reach.hi != b->max_hi)
+        count_row_tiles(c, b->min_lo, b->max_hi);
+    c->sum.tiles += c->row_tiles.tiles;
+    c->sum.worked += c->row_tiles.worked * ra_lanes_worked(&c->work->grouping, b->rows);
+}
+
+/* What the rows of a group see; rows between two that see the same interval see it too. */
+static ra_group_bounds look_at_rows(counter *c, const ra_members *m)
+{
+    const ra_pattern *p = &c->plan->pattern;
+    ra_interval first = ra_branch_interval(p, &c->lattice, m->member);
+    ra_interval last = ra_branch_interval(p, &c->lattice, m->member + m->rows - 1);
+    bool alike = !p->blocks && !ra_pattern_exclusive(p, c->branch) && first.lo < first.hi && first.lo == last.lo &&
+                 first.hi == last.hi;
+    if (alike) {
+        c->sum.visible += (double)m->rows * (double)(first.hi - first.lo);
+        return (ra_group_bounds){first.lo, first.hi, first.lo, first.hi, m->rows};
+    }
+    for (int i = 0; i < m->rows; i++) {
+        c->rows[i] = ra_branch_interval(p, &c->lattice, m->member + i);
+        c->sum.visible += visible_of(c, m->member + i, c->rows[i]);
+    }
+    return ra_group_bounds_of(c->rows, m->rows);
+}
+
+static void count_group(counter *c, const ra_members *m)
+{
+    int lanes = ra_lanes_worked(&c->work->grouping, m->rows);
+    ra_group_bounds b = look_at_rows(c, m);
+    if (goes_through(c) || b.min_lo >= b.max_hi)
+        return;
+    if (groups_in_rows(c)) {
+        count_group_in_row(c, &b);
+        return;
+    }
+    c->sum.tiles += (double)(ra_ceil_div(b.max_hi, RA_KEY_BLOCK) - b.min_lo / RA_KEY_BLOCK);
+    c->sum.worked += (double)(ra_ceil_div(b.max_hi, RA_KEY_UNIT) - b.min_lo / RA_KEY_UNIT) * RA_KEY_UNIT * lanes;
+}
+
+/* The tiles of a query tile, one after the other. */
+static void go_through(counter *c, int64_t first_group, int64_t groups)
+{
+    const ra_plan *p = c->plan;
+    ra_tiles *t = &c->tiles;
+    ra_block block;
+    ra_tile tile;
+    ra_tiles_begin(t, &p->pattern, c->head, c->branch, c->work->grouping.lanes, &c->memory);
+    ra_members_walk walk = ra_members_begin(&c->work->queries, &c->work->grouping, c->lattice, first_group, groups);
+    for (ra_members m; ra_members_next(&walk, &m);)
+        ra_tiles_add(t, m.member, m.rows);
+    ra_tiles_seek(t, 0, ra_branch_members(&c->lattice, 0, p->kv_len).hi);
+    while (ra_tiles_next(t, &block))
+        for (int g = 0; g < t->group_count; g++)
+            if (ra_tiles_part(t, g, &block, &tile)) {
+                c->sum.tiles += 1;
+                c->sum.worked +=
+                    (double)(tile.end - tile.begin) * ra_lanes_worked(&c->work->grouping, t->groups[g].rows);
+            }
+}
+
+static void count_branch(counter *c)
+{
+    const ra_workload *w = c->work;
+    bool plain = ra_lattice_plain(&c->lattice);
+    bool through = goes_through(c);
+    /* Where query tiles begin matters to groups that are not the share's own. */
+    int64_t tiles = plain && !through ? 1 : w->q_tiles;
+    for (int64_t tile = 0; tile < tiles; tile++) {
+        int64_t first = tiles == 1 ? 0 : ra_first_of_tile(w, tile);
+        int64_t groups = (tiles == 1 ? w->groups : ra_first_of_tile(w, tile + 1)) - first;
+        ra_members_walk walk = ra_members_begin(&w->queries, &w->grouping, c->lattice, first, groups);
+        for (ra_members m; ra_members_next(&walk, &m);)
+            count_group(c, &m);
+        if (through)
+            go_through(c, first, groups);
+    }
+}
+
+static ra_status take_memory(counter *c)
+{
+    const ra_pattern *p = &c->plan->pattern;
+    int lanes = c->work->grouping.lanes;
+    int64_t groups = c->work->tile_groups;
+    c->row_head = -1;
+    if (!p->blocks)
+        return RA_OK;
+    c->bits = malloc((size_t)ra_blocks_words(p->blocks->count) * sizeof *c->bits);
+    c->memory.rows = malloc((size_t)(groups * lanes) * sizeof *c->memory.rows);
+    c->memory.groups = malloc((size_t)groups * sizeof *c->memory.groups);
+    c->memory.sieve = malloc((size_t)ra_sieve_bytes(p, lanes, groups));
+    c->memory.room = groups;
+    if (!c->bits || !c->memory.rows || !c->memory.groups || !c->memory.sieve)
+        return ra_fail(RA_ERROR_MEMORY, "out of memory: counting the tiles of a pattern of %lld blocks",
+                       (long long)p->blocks->count);
+    return RA_OK;
+}
+
+static void free_memory(counter *c)
+{
+    free(c->bits);
+    free(c->memory.rows);
+    free(c->memory.groups);
+    free(c->memory.sieve);
+}
+
+/* Heads that see the same count the same; those that do are seldom far apart. */
+enum { REMEMBERED = 64 };
+
+static void count_heads(counter *c, tally *total)
+{
+    tally known[REMEMBERED];
+    const ra_pattern *p = &c->plan->pattern;
+    for (int64_t head = 0; head < c->plan->heads; head++) {
+        int64_t like = ra_max(0, head - REMEMBERED + 1);
+        while (like < head && !ra_pattern_same(p, like, head))
+            like++;
+        if (like == head) {
+            memset(&c->sum, 0, sizeof c->sum);
+            c->head = head;
+            for (c->branch = 0; c->branch < ra_pattern_branches(p, head); c->branch++) {
+                c->lattice = ra_pattern_lattice(p, head, c->branch);
+                count_branch(c);
+            }
+            known[head % REMEMBERED] = c->sum;
+        } else
+            known[head % REMEMBERED] = known[like % REMEMBERED];
+        const tally *sum = &known[head % REMEMBERED];
+        total->tiles += sum->tiles;
+        total->visible += sum->visible;
+        total->worked += sum->worked;
+    }
+}
+
+ra_status ra_workload_count(ra_workload *w, const ra_plan *p)
+{
+    counter c = {.plan = p, .work = w};
+    tally total = {0, 0, 0};
+    ra_status status = RA_OK;
+    if (w->queries.rows > 0) {
+        status = take_memory(&c);
+        if (!status)
+            count_heads(&c, &total);
+        free_memory(&c);
+    }
+    w->tiles = total.tiles * (double)p->batch;
+    w->pairs_visible = total.visible * (double)p->batch;
+    w->pairs_worked = total.worked * (double)p->batch;
+    return status;
+}

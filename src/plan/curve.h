@@ -1,0 +1,19 @@
+/*
+ * The order in which the tiles of a few groups of queries and a few blocks of keys are worked: cells of a square, along
+ * a curve. Cells outside of what there is are passed over.
+ */
+#ifndef RA_PLAN_CURVE_H
+#define RA_PLAN_CURVE_H
+
+#include "ringattn/ringattn.h"
+
+typedef struct ra_cell {
+    int block, group;
+} ra_cell;
+
+/* Cells of the curve over so many blocks and groups. */
+int ra_curve_cells(ra_tile_order order, int blocks, int groups);
+
+ra_cell ra_curve_at(ra_tile_order order, int blocks, int groups, int cell);
+
+#endif

@@ -1,0 +1,73 @@
+/*
+ * What a row sees of a block of keys, where its interval does not say it all: blocks of a block-sparse pattern that are
+ * not kept, and in exclusive branches the pairs of earlier ones. The answer is one bit for each key of the block.
+ */
+#ifndef RA_PLAN_SIEVE_H
+#define RA_PLAN_SIEVE_H
+
+#include "base/blocking.h"
+#include "plan/pattern.h"
+
+typedef struct ra_sieve {
+    const ra_pattern *pattern;
+    int64_t head;
+    int branch, lanes;
+    ra_lattice lattice;
+    int64_t block; /* of keys that is looked at: its first member */
+
+    /* Block-sparse: the rows of blocks that the rows of the groups are in, and a window of what they keep. */
+    int rows_of_blocks;
+    int64_t *row;    /* [room]: which one */
+    uint64_t *kept;  /* [room][words] */
+    uint64_t *any;   /* [words]: kept by one of them */
+    uint64_t *bits;  /* [room]: of the block of keys that is looked at */
+    int32_t *row_of; /* [groups][lanes]: an index into `row` */
+    int64_t words;   /* of a window */
+    int64_t first;   /* the first column in the window; -1: none */
+
+    /* Exclusive branches: the members that each earlier branch with the row has in its segment, as far as they go. */
+    int earlier;
+    ra_interval *taken; /* [groups][lanes][earlier] */
+    ra_lattice before[RA_BRANCHES];
+    uint64_t key_bits[RA_BRANCHES]; /* of the block that is looked at: keys that are members too */
+} ra_sieve;
+
+/* Whether a branch of a pattern needs one. */
+bool ra_sieve_needed(const ra_pattern *pattern, int branch);
+
+/* Bytes for so many groups, of any head and branch. */
+int64_t ra_sieve_bytes(const ra_pattern *pattern, int lanes, int64_t groups);
+
+/* Start over with no groups, in memory of that many bytes, aligned to 8. */
+void ra_sieve_begin(ra_sieve *sieve, void *memory, const ra_pattern *pattern, int64_t head, int branch, int lanes,
+                    int64_t groups);
+
+/* A row of a group: a member of the branch's lattice. */
+void ra_sieve_add(ra_sieve *sieve, int group, int lane, int64_t member);
+
+/* The first member from `from` on that some row may see, as far as kept blocks say; INT64_MAX: none. */
+int64_t ra_sieve_next(ra_sieve *sieve, int64_t from);
+
+/* Look at the members first + skip .. first + rows - 1 of a block. */
+void ra_sieve_look(ra_sieve *sieve, int64_t first, int skip, int rows);
+
+/* The keys of that block that a row sees, beside what its interval says. */
+uint64_t ra_sieve_row(const ra_sieve *sieve, int group, int lane);
+
+/* Whether the first `rows` rows of a group, which are in order, are all in one row of blocks. */
+static inline bool ra_sieve_alike(const ra_sieve *s, int group, int rows)
+{
+    const int32_t *row_of = s->row_of + (int64_t)group * s->lanes;
+    return !s->earlier && row_of[0] == row_of[rows - 1];
+}
+
+/* The bits from <= i < to of a word. */
+static inline uint64_t ra_bits(int64_t from, int64_t to)
+{
+    if (from >= to || from >= 64)
+        return 0;
+    uint64_t upto = to >= 64 ? UINT64_MAX : (UINT64_C(1) << to) - 1;
+    return upto & UINT64_MAX << from;
+}
+
+#endif
