@@ -17,12 +17,16 @@
 
 enum { LIKE_QUERY = -1 };
 
+static const double CHECKPOINT_SECONDS = 60;
+
 typedef struct attend_job {
     attention_files inputs;
     const char *output_path, *lse_path, *stats_path;
     int output_dtype; /* an ra_dtype, or LIKE_QUERY */
     int64_t rows;     /* -1: not given */
     double tolerance;
+    const char *checkpoint_path;
+    double checkpoint_every; /* NAN: not given */
     ring_args ring;
 
     ra_problem problem;
@@ -37,7 +41,7 @@ typedef struct attend_job {
 
 static int parse(attend_job *job, int argc, char **argv)
 {
-    enum { OWN = 6 };
+    enum { OWN = 8 };
     arg_option options[ATTENTION_OPTIONS + OWN + RING_OPTIONS];
     const arg_option own[OWN] = {
         {.name = "output",
@@ -59,6 +63,17 @@ static int parse(attend_job *job, int argc, char **argv)
          .target = &job->lse_path,
          .help = "log-sum-exp of the scaled scores: float32 [batch, heads, q_len]; a file of its own\n"
                  "(default name: lse), or null"},
+        {.name = "checkpoint",
+         .kind = ARG_TEXT,
+         .metavar = "FILE",
+         .target = &job->checkpoint_path,
+         .help = "save the run here and in FILE.rows from time to time; the same command goes on from\n"
+                 "there after a kill, with the same bits in the end (--transport sim)"},
+        {.name = "checkpoint-every",
+         .kind = ARG_REAL,
+         .metavar = "SECONDS",
+         .target = &job->checkpoint_every,
+         .help = "time between two saves (default 60)"},
         {.name = "stats",
          .kind = ARG_TEXT,
          .metavar = "FILE",
@@ -76,7 +91,7 @@ static int parse(attend_job *job, int argc, char **argv)
          .target = &job->tolerance,
          .help = "largest error of those rows (default 2e-6, for inputs of unit variance)"},
     };
-    *job = (attend_job){.output_dtype = LIKE_QUERY, .rows = -1, .tolerance = NAN};
+    *job = (attend_job){.output_dtype = LIKE_QUERY, .rows = -1, .tolerance = NAN, .checkpoint_every = NAN};
     attention_files_options(&job->inputs, options);
     memcpy(options + ATTENTION_OPTIONS, own, sizeof own);
     ring_args_options(&job->ring, options + ATTENTION_OPTIONS + OWN);
@@ -138,7 +153,8 @@ static int check_paths(const attend_job *job)
         const char *option, *path;
     } files[] = {{"query", input_file(in->query_path)},  {"key", input_file(in->key_path)},
                  {"value", input_file(in->value_path)},  {"output", output_file_of(job->output_path)},
-                 {"lse", output_file_of(job->lse_path)}, {"stats", job->stats_path}};
+                 {"lse", output_file_of(job->lse_path)}, {"stats", job->stats_path},
+                 {"checkpoint", job->checkpoint_path}};
     enum { INPUTS = 3, TENSORS = 5, FILES = sizeof files / sizeof *files };
     char parts[TENSORS][PATH_MAX];
     int code = EXIT_OK;
@@ -178,6 +194,22 @@ static int check_rows_option(attend_job *job)
     return EXIT_OK;
 }
 
+/* A run that is saved is one of virtual ranks, if only of one. */
+static int check_checkpoint(attend_job *job)
+{
+    if (!job->checkpoint_path && !isnan(job->checkpoint_every))
+        return report(EXIT_USAGE, "--checkpoint-every %g: there is no --checkpoint FILE to save to",
+                      job->checkpoint_every);
+    if (!isnan(job->checkpoint_every) && job->checkpoint_every < 0)
+        return report(EXIT_USAGE, "--checkpoint-every %g: expected 0 or more seconds", job->checkpoint_every);
+    if (isnan(job->checkpoint_every))
+        job->checkpoint_every = CHECKPOINT_SECONDS;
+    if (job->checkpoint_path && !job->spread)
+        job->ring.ring = 1;
+    job->spread |= job->checkpoint_path != NULL;
+    return EXIT_OK;
+}
+
 /* In one piece or over ranks; everything that can be refused is refused here. */
 static int make_plan(attend_job *job)
 {
@@ -187,7 +219,12 @@ static int make_plan(attend_job *job)
         job->over.output_dtype = output_dtype(job);
         job->over.args = &job->ring;
         int code = ring_args_check(&job->ring, job_size(), &job->over.ranks);
-        return code ? code : ring_run_plan(&job->over, &in->query, &in->key, &in->value, job->lse_path != NULL);
+        if (!code)
+            code = ring_run_plan(&job->over, &in->query, &in->key, &in->value, job->lse_path != NULL);
+        if (!code && job->checkpoint_path)
+            code = ring_run_save(&job->over, job->checkpoint_path, job->checkpoint_every, &in->query, &in->key,
+                                 &in->value);
+        return code;
     }
     ra_options options = ring_args_run(&job->ring);
     options.progress = progress_step;
@@ -318,6 +355,8 @@ static int deliver(attend_job *job, const ra_stats *stats, double started)
         code = tensor_file_commit(&job->lse);
     if (!code && job->stats_path)
         code = output_file_commit(&job->stats);
+    if (!code && job->over.checkpoint)
+        ra_checkpoint_remove(job->over.checkpoint);
     return code;
 }
 
@@ -328,6 +367,8 @@ static int attend(attend_job *job)
     int code = attention_files_open(&job->inputs, &job->problem);
     if (!code)
         code = check_rows_option(job);
+    if (!code)
+        code = check_checkpoint(job);
     if (!code)
         code = check_paths(job);
     if (!code)

@@ -6,6 +6,7 @@
 #include <string.h>
 
 static volatile sig_atomic_t caught;
+static const char *kept;
 
 static const int SIGNALS[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGALRM, SIGUSR1, SIGUSR2, SIGXCPU};
 enum { SIGNAL_COUNT = sizeof SIGNALS / sizeof *SIGNALS };
@@ -44,8 +45,16 @@ bool interrupted(void)
     return caught != 0;
 }
 
+void interrupt_keeps(const char *path)
+{
+    kept = path;
+}
+
 int interrupt_exit(void)
 {
     int number = caught ? (int)caught : SIGINT;
+    if (kept)
+        return report(128 + number, "stopped (%s): what was done is in %s, and the same command goes on from there",
+                      strsignal(number), kept);
     return report(128 + number, "stopped (%s): nothing was written", strsignal(number));
 }

@@ -15,4 +15,7 @@ bool interrupted(void);
 /* Says so on standard error; the exit code is 128 and the signal's number, as shells have it. */
 int interrupt_exit(void);
 
+/* What was done so far is kept in this file, whose path is the caller's. */
+void interrupt_keeps(const char *path);
+
 #endif

@@ -1,5 +1,7 @@
 #include "ring_run.h"
 
+#include "fingerprint.h"
+#include "interrupt.h"
 #include "job.h"
 #include "report.h"
 
@@ -17,9 +19,19 @@ static int choose_ring(ring_run *run, const ra_options *options)
     if (ra_ring_smallest(run->problem, options, &run->options, &ranks))
         return report_refusal();
     run->ranks = run->options.ranks = ranks ? ranks : 1; /* where none fits, planning says so */
-    if (ranks)
-        fprintf(stderr, "ringattn attend: a ring of %d fits into %lld bytes\n", ranks, (long long)run->options.memory);
+    run->chosen = ranks > 0;
     return EXIT_OK;
+}
+
+/* What was chosen for a budget. */
+static void print_choice(const ring_run *run)
+{
+    ra_rank_info first = RA_RANK_INFO_INIT;
+    if (!run->chosen || job_rank() > 0 || ra_ring_plan_rank(run->plan, 0, &first))
+        return;
+    fprintf(stderr, "ringattn attend: a ring of %d fits into %lld bytes: %lld, chunks of %lld rows%s\n", run->ranks,
+            (long long)run->options.memory, (long long)ra_ring_plan_process_bytes(run->plan), (long long)first.kv_rows,
+            run->options.transport == RA_TRANSPORT_SIM && run->ranks > 1 ? ", one read ahead" : "");
 }
 
 int ring_run_plan(ring_run *run, const tensor_file *query, const tensor_file *key, const tensor_file *value, bool lse)
@@ -46,7 +58,49 @@ int ring_run_plan(ring_run *run, const tensor_file *query, const tensor_file *ke
         return report_refusal();
     options.progress = progress_step;
     options.progress_user = &run->bar;
-    return ra_ring_plan_create(run->problem, &options, &run->options, &run->plan) ? report_refusal() : EXIT_OK;
+    run->options.watch = progress_watch;
+    run->options.watch_user = &run->bar;
+    if (ra_ring_plan_create(run->problem, &options, &run->options, &run->plan))
+        return report_refusal();
+    print_choice(run);
+    return EXIT_OK;
+}
+
+static int asked_to_stop(void *user)
+{
+    (void)user;
+    return interrupted();
+}
+
+int ring_run_save(ring_run *run, const char *path, double every, const tensor_file *query, const tensor_file *key,
+                  const tensor_file *value)
+{
+    enum { INPUTS = 3 };
+    const tensor_file *const files[INPUTS] = {query, key, value};
+    static const char *const NAMES[INPUTS] = {"query", "key", "value"};
+    char lines[INPUTS][FINGERPRINT_TEXT];
+    const char *inputs[INPUTS];
+    ra_checkpoint_options options = RA_CHECKPOINT_OPTIONS_INIT;
+    for (int i = 0; i < INPUTS; i++) {
+        int code = fingerprint(NAMES[i], files[i], lines[i]);
+        if (code)
+            return code;
+        inputs[i] = lines[i];
+    }
+    options.path = path;
+    options.every = every;
+    options.inputs = inputs;
+    options.input_count = INPUTS;
+    options.stop = asked_to_stop;
+    ra_status status = ra_checkpoint_open(&options, run->plan, &run->checkpoint);
+    if (status == RA_ERROR_FORMAT || status == RA_ERROR_FILE)
+        return report(EXIT_WORK, "%s", ra_last_message());
+    if (status)
+        return report_refusal();
+    if (ra_checkpoint_found(run->checkpoint))
+        fprintf(stderr, "ringattn attend: goes on from %s\n", path);
+    interrupt_keeps(path);
+    return EXIT_OK;
 }
 
 /* ---- A rank ------------------------------------------------------------------------------------------------------ */
@@ -55,6 +109,7 @@ typedef struct rank_work {
     const ra_ring_plan *plan;
     ra_comm *comm;
     tensor_file *const *files;
+    ra_checkpoint *checkpoint;
     ra_rank_stats *stats;
     uint64_t checksums[RING_FILES]; /* of files that are kept nowhere */
     ra_status status;
@@ -71,8 +126,8 @@ static void *work(void *argument)
     if (w->status)
         w->status = ra_comm_agree(w->comm, w->status, 0); /* the others must not wait */
     else
-        w->status =
-            ra_ring_run(w->plan, w->comm, storages[0], storages[1], storages[2], storages[3], storages[4], w->stats);
+        w->status = ra_ring_run_saved(w->plan, w->comm, storages[0], storages[1], storages[2], storages[3], storages[4],
+                                      w->checkpoint, w->stats);
     for (int i = 0; i < RING_FILES && !w->status; i++)
         if (w->files[i]->null.kept_nowhere)
             w->status = ra_storage_checksum(storages[i], &w->checksums[i]);
@@ -96,7 +151,7 @@ static void add_checksums(const rank_work *w)
 
 static int run_one(ring_run *run, ra_comm *comm, tensor_file *const files[RING_FILES])
 {
-    rank_work w = {.plan = run->plan, .comm = comm, .files = files, .stats = run->stats};
+    rank_work w = {.plan = run->plan, .comm = comm, .files = files, .checkpoint = run->checkpoint, .stats = run->stats};
     work(&w);
     add_checksums(&w);
     int code = report_rank(&w);
@@ -177,6 +232,7 @@ int ring_run_execute(ring_run *run, tensor_file *const files[RING_FILES])
                    info.pairs_visible > 0 ? share * 1e-9 * info.flops / info.pairs_visible : 0);
     if (job_rank() > 0)
         run->bar.shown = false;
+    run->bar.stops_later = run->checkpoint != NULL;
     int code;
     if (run->options.transport == RA_TRANSPORT_THREADS)
         code = run_threads(run, files);
@@ -192,6 +248,7 @@ int ring_run_execute(ring_run *run, tensor_file *const files[RING_FILES])
 
 void ring_run_free(ring_run *run)
 {
+    ra_checkpoint_free(run->checkpoint);
     ra_ring_plan_free(run->plan);
     ra_ring_plan_free(run->quiet_plan);
     free(run->stats);

@@ -11,18 +11,24 @@ typedef struct ring_run {
     const ring_args *args;
     ra_dtype output_dtype;
     int ranks;
+    bool chosen; /* for a budget */
     ra_ring_options options;
     ra_ring_plan *plan;       /* one that shows its progress, */
     ra_ring_plan *quiet_plan; /* and one for the ranks that do not: threads of this process */
     progress bar;
-    ra_rank_stats *stats; /* [ranks] after a run */
-    double seconds;       /* of the attention: of all ranks one after the other, or of the slowest */
+    ra_checkpoint *checkpoint; /* NULL: the run is not saved */
+    ra_rank_stats *stats;      /* [ranks] after a run */
+    double seconds;            /* of the attention: of all ranks one after the other, or of the slowest */
 } ring_run;
 
 enum { RING_FILES = 5 };
 
 /* Resolve the ring size and plan. Returns an exit code and reports, as the others do. */
 int ring_run_plan(ring_run *run, const tensor_file *query, const tensor_file *key, const tensor_file *value, bool lse);
+
+/* Save the run every so many seconds; it goes on from what was saved before. After planning. */
+int ring_run_save(ring_run *run, const char *path, double every, const tensor_file *query, const tensor_file *key,
+                  const tensor_file *value);
 
 /*
  * files: query, key, value, output, log-sum-exp (path NULL: none). The checksum of a file that is kept nowhere is of

@@ -105,6 +105,7 @@ static ra_status make_ring_plan(ra_ring_plan *ring, const ra_problem *problem, c
                                    o->kv_piece_count);
     if (status)
         return status;
+    ring->own_split = o->q_pieces || o->kv_pieces;
     o->q_pieces = o->kv_pieces = NULL;
     if (options)
         status = ra_copy_in(&ring->asked, sizeof ring->asked, options, "ra_options", "RA_OPTIONS_INIT");
@@ -184,6 +185,26 @@ static ra_status find_smallest(ra_ring_plan *plan, int64_t memory, int *ranks)
     return status;
 }
 
+/* The least that a process can hold, and the ring that it takes: doubled until every block of rows has a rank. */
+static ra_status find_least(ra_ring_plan *plan, int64_t *least, int *ranks)
+{
+    int64_t blocks = ra_ceil_div(ra_max(plan->plan->q_len, plan->plan->kv_len), RA_KEY_BLOCK);
+    int last = (int)ra_min(MOST_TRIED, blocks);
+    ra_status status = RA_OK;
+    *least = INT64_MAX;
+    for (int tried = 1; !status; tried = (int)ra_min(2 * (int64_t)tried, last)) {
+        int64_t bytes;
+        status = held_by(plan, tried, INT64_MAX, &bytes);
+        if (!status && bytes < *least) {
+            *least = bytes;
+            *ranks = tried;
+        }
+        if (tried == last)
+            break;
+    }
+    return status;
+}
+
 ra_status ra_ring_smallest(const ra_problem *problem, const ra_options *options, const ra_ring_options *their_ring,
                            int *ranks)
 {
@@ -205,22 +226,31 @@ ra_status ra_ring_smallest(const ra_problem *problem, const ra_options *options,
     return status;
 }
 
-static ra_status refuse_budget(const ra_problem *problem, const ra_options *options, const ra_ring_options *ring,
-                               int64_t needed)
+/* What to do about a budget that is too small. */
+static ra_status advise(ra_ring_plan *plan, int64_t memory, char advice[], size_t size)
 {
-    char advice[96] = "";
     int ranks = 0;
-    if (!ring->q_pieces && !ring->kv_pieces) {
-        ra_status status = ra_ring_smallest(problem, options, ring, &ranks);
-        if (status)
-            return status;
-        if (ranks)
-            snprintf(advice, sizeof advice, "; the smallest ring that fits is %d", ranks);
-        else
-            snprintf(advice, sizeof advice, "; no ring of up to %d fits", (int)MOST_TRIED);
-    }
+    int64_t least;
+    ra_status status = find_smallest(plan, memory, &ranks);
+    if (!status && ranks)
+        snprintf(advice, size, "; the smallest ring that fits is %d", ranks);
+    else if (!status && !(status = find_least(plan, &least, &ranks)))
+        snprintf(advice, size, "; the least that this can be run with is %lld bytes, in a ring of %d", (long long)least,
+                 ranks);
+    return status;
+}
+
+/* The plan is of no more use afterwards. */
+static ra_status refuse_budget(ra_ring_plan *plan, int64_t needed)
+{
+    char advice[128] = "";
+    int ranks = plan->options.ranks;
+    int64_t memory = plan->options.memory;
+    ra_status status = plan->own_split ? RA_OK : advise(plan, memory, advice, sizeof advice);
+    if (status)
+        return status;
     return ra_fail(RA_ERROR_BUDGET, "memory %lld bytes: a ring of %d needs %lld bytes in a process%s",
-                   (long long)ring->memory, ring->ranks, (long long)needed, advice);
+                   (long long)memory, ranks, (long long)needed, advice);
 }
 
 ra_status ra_ring_plan_create(const ra_problem *problem, const ra_options *options, const ra_ring_options *ring,
@@ -235,8 +265,9 @@ ra_status ra_ring_plan_create(const ra_problem *problem, const ra_options *optio
         return status;
     int64_t needed = ra_ring_plan_process_bytes(made);
     if (made->options.memory && needed > made->options.memory) {
+        status = refuse_budget(made, needed);
         ra_ring_plan_free(made);
-        return refuse_budget(problem, options, ring, needed);
+        return status;
     }
     *plan = made;
     return RA_OK;

@@ -484,6 +484,13 @@ typedef struct ra_piece {
     int rank;
 } ra_piece;
 
+/* Where a run stands, at the beginning of a step. */
+typedef struct ra_ring_moment {
+    int rank;
+    int64_t chunk, chunks; /* steps begun, and in all: of this rank, or of all virtual ranks */
+    double seconds_wait;   /* so far, for other ranks or, in the simulation, for what is read and written */
+} ra_ring_moment;
+
 typedef struct ra_ring_options {
     size_t size;
     int ranks; /* >= 1 */
@@ -503,12 +510,15 @@ typedef struct ra_ring_options {
     double timeout;   /* seconds of silence of a rank before it is given up; 0: 60 */
     ra_dtype o_dtype; /* of the output, */
     int lse;          /* and whether there is a log-sum-exp: for the memory of runs from and to files */
+    /* NULL, or called from the rank's own thread at the beginning of each step. */
+    void (*watch)(void *user, const ra_ring_moment *moment);
+    void *watch_user;
 } ra_ring_options;
 
 #define RA_RING_OPTIONS_INIT                                                                                           \
     {                                                                                                                  \
         sizeof(ra_ring_options), 1, RA_STRATEGY_RING, RA_ORDER_CONTIGUOUS, RA_TRANSPORT_SIM, RA_F32, RA_F32, RA_F32,   \
-            1, NULL, NULL, 0, 0, 0, 0, RA_F32, 1                                                                       \
+            1, NULL, NULL, 0, 0, 0, 0, RA_F32, 1, NULL, NULL                                                           \
     }
 
 typedef struct ra_ring_plan ra_ring_plan;
@@ -534,7 +544,8 @@ typedef struct ra_rank_info {
  * Plan a problem over ranks. `options` as in ra_plan_create; threads are those of each rank, and 0 means the cores
  * divided by the ranks that run at the same time on this machine as far as it is known: all cores for the simulation,
  * a share for threads and MPI. On success *plan is the caller's, to be freed with ra_ring_plan_free. With a `memory`
- * limit that the plan exceeds: RA_ERROR_BUDGET, and the message has both figures and the smallest ring that would fit.
+ * limit that the plan exceeds: RA_ERROR_BUDGET, and the message has both figures and the smallest ring that would fit,
+ * or, if none does, the least that a run can be had with.
  */
 RA_API ra_status ra_ring_plan_create(const ra_problem *problem, const ra_options *options, const ra_ring_options *ring,
                                      ra_ring_plan **plan);
@@ -590,7 +601,7 @@ typedef struct ra_rank_stats {
     int64_t q_rows, kv_rows, steps, hops, bytes_sent, bytes_received;
     double pairs_visible, pairs_worked;
     double seconds_compute; /* in tiles */
-    double seconds_wait;    /* for other ranks */
+    double seconds_wait;    /* for other ranks; in the simulation, for what is read and written in the background */
     double seconds_io;      /* reading and writing storage */
     double seconds_total;
     int64_t planned_peak_bytes;

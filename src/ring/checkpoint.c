@@ -184,6 +184,10 @@ void ra_checkpoint_remove(ra_checkpoint *c)
 {
     unlink(c->path);
     unlink(c->rows_path);
+    char *left = with_end(c->path, ".new"); /* by a run that was killed while it saved */
+    if (left)
+        unlink(left);
+    free(left);
 }
 
 int ra_checkpoint_found(const ra_checkpoint *c)

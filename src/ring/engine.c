@@ -153,7 +153,7 @@ static ra_status run_simulated(const ra_ring_plan *ring, ra_rank *template, ra_r
     ra_point point;
     ra_background *behind = NULL;
     ra_status status = go_on(ring, template->tensors, &point, stats);
-    double pairs = point.pairs_before, reported = point.pairs_reported;
+    double pairs = point.pairs_before, reported = point.pairs_reported, waited = 0;
     if (!status && !ring->by_reference)
         status = ra_background_open(&behind);
     for (int rank = (int)point.rank; rank < ring->options.ranks && !status; rank++) {
@@ -163,10 +163,12 @@ static ra_status run_simulated(const ra_ring_plan *ring, ra_rank *template, ra_r
         e.simulated = true;
         e.behind = behind;
         e.stats = &own;
+        e.waited_before = waited;
         e.pairs_before = pairs;
         e.pairs_reported = reported;
         e.pairs_total = ring->plan->all.pairs_visible;
         status = run_virtual(&e, rank == point.rank ? &point : NULL);
+        waited += e.link.waited;
         pairs = e.pairs_before;
         reported = e.pairs_reported;
         if (!status && stats)

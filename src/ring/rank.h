@@ -76,6 +76,7 @@ typedef struct ra_rank {
     int64_t next_receive, next_send; /* messages that have not been started */
     ra_rank_stats *stats;            /* of this rank */
     ra_status status;                /* found by the poll */
+    double waited_before;            /* by earlier simulated ranks */
     double pairs_before;             /* done in earlier steps, and in earlier simulated ranks */
     double pairs_reported, pairs_total;
 } ra_rank;

@@ -179,6 +179,18 @@ static ra_status run_at_once(ra_rank *e)
     return status;
 }
 
+/* Tell whoever watches that a step begins. */
+static void tell(const ra_rank *e, int64_t step)
+{
+    const ra_ring_options *o = &e->ring->options;
+    if (!o->watch)
+        return;
+    int64_t before = e->simulated ? e->rank * e->schedule.steps : 0;
+    const ra_ring_moment moment = {e->rank, before + step + 1, e->schedule.steps * (e->simulated ? o->ranks : 1),
+                                   e->waited_before + e->link.waited};
+    o->watch(o->watch_user, &moment);
+}
+
 ra_status ra_rank_run_steps(ra_rank *e)
 {
     if (ra_ring_at_once(e->ring))
@@ -188,6 +200,7 @@ ra_status ra_rank_run_steps(ra_rank *e)
     if (!status)
         status = ra_rank_wait_phase(e);
     for (int64_t step = first; step < e->schedule.steps && !status; step++) {
+        tell(e, step);
         if (step + 1 < e->schedule.steps)
             status = ra_rank_start_phase(e, step + 1);
         if (!status)

@@ -7,6 +7,7 @@
 struct ra_ring_plan {
     ra_plan *plan;                    /* owned */
     ra_ring_options options;          /* its pieces are not kept */
+    bool own_split;                   /* pieces of the caller's own */
     ra_options asked;                 /* as the caller gave them */
     int threads;                      /* of each rank */
     ra_partition queries, keys;       /* owned */

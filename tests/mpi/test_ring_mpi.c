@@ -203,7 +203,9 @@ static bool check_result(ring_test *t)
     good = collect(t, SAMPLE_LSE) && good;
     if (self.rank || !good)
         return good;
-    return check_rows(t) && (t->options.strategy != RA_STRATEGY_BROADCAST || check_bits(t));
+    /* The branches of a dilated pattern are merged at every step, and round differently. */
+    bool bits = t->options.strategy == RA_STRATEGY_BROADCAST && !strstr(t->s.pattern, "dilated");
+    return check_rows(t) && (!bits || check_bits(t));
 }
 
 /* ---- Runs ------------------------------------------------------------------------------------------------------- */

@@ -141,7 +141,7 @@ static void rows_against_the_definition(void **state)
     for (uint64_t seed = range.first; seed < range.end; seed++) {
         choices c = {seed};
         char settings[160];
-        uint8_t kept[300];
+        uint8_t kept[300] = {0};
         int64_t heads = choose(&c, 1, 3), count = choose(&c, 1, chance(&c, 3) ? 300 : 70);
         choose_settings(&c, settings, sizeof settings);
         ra_pattern pattern = blocks_of(count, heads, settings);
@@ -165,7 +165,7 @@ static void long_rows(void **state)
     enum { COUNT = 9000 };
     static const char *const settings[] = {
         "", ":local=1:random=3", ":stride=1000:global=2", ":random=900:seed=4", ":local=5000", ":density=0.013"};
-    uint8_t *kept = malloc(COUNT);
+    uint8_t *kept = calloc(COUNT, 1);
     assert_non_null(kept);
     for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
         ra_pattern pattern = blocks_of(COUNT, 2, settings[i]);

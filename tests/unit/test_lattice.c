@@ -15,6 +15,10 @@
 static void check_lattice(const ra_lattice *l, int64_t length)
 {
     int64_t members = 0, in_segment = 0;
+    if (l->members < 1) {
+        fail_msg("segment %lld, rate %lld: no members", (long long)l->segment, (long long)l->rate);
+        return;
+    }
     for (int64_t at = 0; at < length; at++) {
         bool member = (at % l->segment) % l->rate == l->offset;
         LATTICE_REQUIRE(l, ra_lattice_has(l, at) == member, at);
