@@ -5,6 +5,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+enum { BENCH_MOST_LENGTHS = 8 };
+
 typedef struct bench_options {
     int threads;               /* of the kernels measured; 0: the suite's own number */
     int rounds;                /* samples of each case; at most SAMPLING_MOST */
@@ -13,7 +15,11 @@ typedef struct bench_options {
     int64_t length;            /* of the sequence; 0: the suite's own */
     uint64_t seed;             /* of the queries; keys and values have the next two */
     bool quick;
-    const char *mpi; /* the MPI that is built in, with its version; NULL: none */
+    int64_t lengths[BENCH_MOST_LENGTHS]; /* of suites that take several, */
+    int length_count;                    /* so many; 0: the suite's own */
+    int64_t memory;                      /* bytes that a process may hold; 0: the suite's own */
+    const char *output;                  /* a file to which results are added, one JSON object a line; NULL: none */
+    const char *mpi;                     /* the MPI that is built in, with its version; NULL: none */
 } bench_options;
 
 /*
@@ -35,6 +41,9 @@ int bench_ring_rank(const bench_options *options);
 
 /* ringattn bench sparse: dilated, block-sparse and windowed attention against the peak and against all pairs. */
 int bench_sparse(const bench_options *options);
+
+/* ringattn bench extreme: up to a billion tokens in a budget. */
+int bench_extreme(const bench_options *options);
 
 /* ringattn bench tiles: the orders in which tiles are worked, by time and by cache misses. */
 int bench_tiles(const bench_options *options);

@@ -132,16 +132,15 @@ int launch_run(const launch *l, int processes, const char *const *arguments)
     return start(l, words, false);
 }
 
-int launch_under(const launch *l, const char *const *program, const char *const *arguments)
+int launch_quietly(const launch *l, const char *const *program, const char *const *arguments)
 {
     const char *words[MOST_WORDS];
     char path[PATH_MAX];
     int count = 0;
-    if (!on_path(program[0], path))
+    if (program[0] && !on_path(program[0], path))
         return 127;
-    words[count++] = path;
-    for (int i = 1; i < 8 && program[i]; i++)
-        words[count++] = program[i];
+    for (int i = 0; i < 8 && program[i]; i++)
+        words[count++] = i ? program[i] : path;
     add_self(l, words, &count, arguments);
     return start(l, words, true);
 }

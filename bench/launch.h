@@ -24,9 +24,9 @@ enum { LAUNCH_MOST_ARGUMENTS = 40 };
 int launch_run(const launch *l, int processes, const char *const *arguments);
 
 /*
- * The same as one process, as the last arguments of another program, found on PATH, with those before it that `program`
- * lists (up to a NULL); what it prints is thrown away. 127: there is no such program.
+ * The same as one process whose prints are thrown away, or as the last arguments of another program, found on PATH,
+ * with those before it that `program` lists (up to a NULL, which may be the first). 127: there is no such program.
  */
-int launch_under(const launch *l, const char *const *program, const char *const *arguments);
+int launch_quietly(const launch *l, const char *const *program, const char *const *arguments);
 
 #endif

@@ -14,6 +14,7 @@ typedef struct bench_suite {
     int (*run)(const bench_options *options);
     int rounds, quick_rounds; /* unless --rounds says otherwise */
     bool samples, length;     /* which options it takes beside --quick */
+    bool lengths;             /* several, a budget and a file for results */
     bool hidden;              /* is started by another one */
     const char *summary, *quick, *length_help, *example;
 } bench_suite;
@@ -78,6 +79,14 @@ static const bench_suite SUITES[] = {
      .quick = "three rounds",
      .length_help = "length of the sequence (default 8192)",
      .example = "ringattn bench tiles --quick"},
+    {.name = "extreme",
+     .run = bench_extreme,
+     .lengths = true,
+     .summary = "Dilated attention over a million tokens and more, made up on the way, in a budget that is kept; and\n"
+                "full attention over 262144 in 64 MiB. About ten minutes.",
+     .quick = "a million tokens alone",
+     .length_help = "lengths of the dilated runs (default 1M,4M,16M,64M; 1G is understood)",
+     .example = "ringattn bench extreme --length 1G --output results.jsonl"},
     {.name = "tiles-run",
      .run = bench_tiles_run,
      .rounds = 1,
@@ -90,7 +99,7 @@ static const bench_suite SUITES[] = {
      .length_help = "length of the sequence",
      .example = "valgrind --tool=cachegrind ringattn bench tiles-run --only hilbert --length 512"},
 };
-enum { SUITE_COUNT = sizeof SUITES / sizeof *SUITES, MOST_OPTIONS = 6 };
+enum { SUITE_COUNT = sizeof SUITES / sizeof *SUITES };
 
 static int print_suites(void)
 {
@@ -119,45 +128,70 @@ static int parse(const bench_suite *suite, int argc, char **argv, bench_options 
     const char *input = "gen:1";
     snprintf(verb, sizeof verb, "bench %s", suite->name);
     snprintf(rounds_help, sizeof rounds_help, "samples of each case (default %d)", suite->rounds);
-    const arg_option all[MOST_OPTIONS] = {
-        {.name = "quick", .kind = ARG_FLAG, .help = suite->quick, .target = &bench->quick},
-        {.name = "rounds",
-         .kind = ARG_INTEGER,
-         .metavar = "N",
-         .help = rounds_help,
-         .target = &rounds,
-         .min = 1,
-         .max = 1000},
-        {.name = "threads",
-         .kind = ARG_INTEGER,
-         .metavar = "N",
-         .help = suite->length ? "threads in all (default 2)" : "threads (default: cores)",
-         .target = &threads,
-         .min = 1,
-         .max = 4096},
-        {.name = "only",
-         .kind = ARG_TEXT,
-         .metavar = "TEXT",
-         .help = "only cases whose name contains TEXT",
-         .target = &bench->only},
-        {.name = "input",
-         .kind = ARG_TEXT,
-         .metavar = "gen:SEED",
-         .help = "made-up tensors: the queries of SEED, keys and values of the next two\n(default gen:1)",
-         .target = &input},
-        {.name = "length",
-         .kind = ARG_INTEGER,
-         .metavar = "N",
-         .help = suite->length_help,
-         .target = &bench->length,
-         .min = 64,
-         .max = 1 << 20},
+    arg_shape lengths = {0};
+    const struct {
+        bool taken;
+        arg_option option;
+    } all[] = {
+        {true, {.name = "quick", .kind = ARG_FLAG, .help = suite->quick, .target = &bench->quick}},
+        {suite->samples,
+         {.name = "rounds",
+          .kind = ARG_INTEGER,
+          .metavar = "N",
+          .help = rounds_help,
+          .target = &rounds,
+          .min = 1,
+          .max = 1000}},
+        {suite->samples || suite->lengths,
+         {.name = "threads",
+          .kind = ARG_INTEGER,
+          .metavar = "N",
+          .help = suite->length || suite->lengths ? "threads in all (default 2)" : "threads (default: cores)",
+          .target = &threads,
+          .min = 1,
+          .max = 4096}},
+        {suite->samples,
+         {.name = "only",
+          .kind = ARG_TEXT,
+          .metavar = "TEXT",
+          .help = "only cases whose name contains TEXT",
+          .target = &bench->only}},
+        {suite->samples,
+         {.name = "input",
+          .kind = ARG_TEXT,
+          .metavar = "gen:SEED",
+          .help = "made-up tensors: the queries of SEED, keys and values of the next two\n(default gen:1)",
+          .target = &input}},
+        {suite->length,
+         {.name = "length",
+          .kind = ARG_INTEGER,
+          .metavar = "N",
+          .help = suite->length_help,
+          .target = &bench->length,
+          .min = 64,
+          .max = 1 << 20}},
+        {suite->lengths,
+         {.name = "length", .kind = ARG_SHAPE, .metavar = "N,N,...", .help = suite->length_help, .target = &lengths}},
+        {suite->lengths,
+         {.name = "memory",
+          .kind = ARG_BYTES,
+          .metavar = "BYTES",
+          .help = "what a process may hold (default 768MiB)",
+          .target = &bench->memory,
+          .min = 1,
+          .max = INT64_MAX}},
+        {suite->lengths,
+         {.name = "output",
+          .kind = ARG_TEXT,
+          .metavar = "FILE",
+          .help = "results are added to it, one JSON object a line, as they come",
+          .target = &bench->output}},
     };
-    arg_option taken[MOST_OPTIONS];
+    arg_option taken[sizeof all / sizeof *all];
     int count = 0;
-    for (int i = 0; i < MOST_OPTIONS; i++)
-        if (i == 0 || (i == MOST_OPTIONS - 1 ? suite->length : suite->samples))
-            taken[count++] = all[i];
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (all[i].taken)
+            taken[count++] = all[i].option;
     const arg_command command = {
         .verb = verb, .summary = suite->summary, .options = taken, .option_count = count, .example = suite->example};
     int code = args_parse(&command, argc, argv);
@@ -165,6 +199,8 @@ static int parse(const bench_suite *suite, int argc, char **argv, bench_options 
         int refused = gen_seed("input", input, &bench->seed);
         code = refused ? refused : code;
     }
+    for (int i = 0; i < lengths.dims && i < BENCH_MOST_LENGTHS; i++)
+        bench->lengths[bench->length_count++] = lengths.extents[i];
     bench->threads = (int)threads;
     bench->rounds = rounds ? (int)rounds : bench->quick ? suite->quick_rounds : suite->rounds;
     return code;
@@ -179,7 +215,8 @@ int cmd_bench(int argc, char **argv)
         if (strcmp(argv[1], SUITES[i].name) == 0)
             suite = &SUITES[i];
     if (!suite)
-        return report(EXIT_USAGE, "expected one of the suites kernel, memory, ring, sparse and tiles, found %s",
+        return report(EXIT_USAGE,
+                      "expected one of the suites kernel, memory, ring, sparse, tiles and extreme, found %s",
                       argc < 2 ? "nothing" : argv[1]);
     bench_options bench = {.interrupted = interrupted, .mpi = job_mpi_name()};
     int code = parse(suite, argc - 1, argv + 1, &bench);

@@ -33,6 +33,19 @@ static void split_keys(ra_plan *p, int64_t tasks)
     p->spans = ra_ceil_div(blocks, span_blocks);
 }
 
+/*
+ * Of a tile of queries a branch of rate R has one in R, and packs all keys of their segments for these: longer tiles have
+ * more groups to share them. What a segment's groups hold at a time is less than the whole tile.
+ */
+static int64_t dilated_tiles(const ra_pattern *pattern)
+{
+    enum { MOST = 4 };
+    int64_t rate = 1;
+    for (int i = 0; pattern->dilation && i < pattern->dilation->count; i++)
+        rate = ra_max(rate, pattern->dilation->rate[i]);
+    return ra_min(rate, MOST);
+}
+
 /* Groups that share a pass over the keys: as many as fit the cache, but leaving several tasks for every thread. */
 static int64_t groups_of_tile(const ra_plan *p, int64_t groups, int threads)
 {
@@ -40,7 +53,7 @@ static int64_t groups_of_tile(const ra_plan *p, int64_t groups, int threads)
     if (p->tiles != RA_TILES_ROW)
         return ra_min(SUPER_TILE, groups);
     int64_t group_bytes = (int64_t)b->lanes * (p->head_dim + p->value_dim + 2) * (int64_t)sizeof(float);
-    int64_t most = ra_max(1, ra_min(b->tile_groups, b->tile_bytes / group_bytes));
+    int64_t most = ra_max(1, ra_min(b->tile_groups, b->tile_bytes / group_bytes)) * dilated_tiles(&p->pattern);
     int64_t per_thread = ra_max(1, p->batch * p->heads * groups / (8 * (int64_t)threads));
     int64_t tiles = ra_ceil_div(groups, ra_min(most, per_thread));
     return ra_ceil_div(groups, tiles);
