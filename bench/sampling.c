@@ -83,3 +83,18 @@ sampling_relation sampling_against(const samples *s, const samples *base, probe_
     result.ratio = sampling_median(ratios, n);
     return result;
 }
+
+ra_status sampling_take(samples *taken, ra_kernel_id kernel, int threads, sampling_work work, void *user)
+{
+    sample *s = &taken->at[taken->count++];
+    double seconds;
+    s->before = probe_now(kernel, threads);
+    double processor = probe_processor_seconds(), start = probe_seconds();
+    ra_status status = work(user, &seconds);
+    if (status)
+        return status;
+    s->share = (probe_processor_seconds() - processor) / ((probe_seconds() - start) * threads);
+    s->value = 1 / seconds;
+    s->after = probe_now(kernel, threads);
+    return RA_OK;
+}

@@ -19,6 +19,12 @@ typedef struct samples {
     sample at[SAMPLING_MOST];
 } samples;
 
+/* Something to be timed: the seconds that it took. */
+typedef ra_status (*sampling_work)(void *user, double *seconds);
+
+/* One more sample of it, between two readings of the probes; its value is how often it could be done in a second. */
+ra_status sampling_take(samples *s, ra_kernel_id kernel, int threads, sampling_work work, void *user);
+
 /* Ratio to the peak (the higher of its two readings), of quiet samples if there are any, else of all. */
 typedef struct sampling_result {
     double value, ratio; /* medians */

@@ -157,12 +157,14 @@ static ra_status share_tensors(sparse_bench *b, sparse_run *r)
     return status;
 }
 
-static ra_status run_once(sparse_run *r, double *seconds)
+static ra_status run_once(void *user, double *seconds)
 {
+    sparse_run *r = user;
     ra_stats stats = RA_STATS_INIT;
     const bench_tensors *t = r->tensors;
     ra_status status = ra_forward(r->plan, &t->q, &t->k, &t->v, &t->output, NULL, &stats);
     *seconds = stats.seconds_compute;
+    r->seconds = r->seconds > 0 && r->seconds < *seconds ? r->seconds : *seconds;
     return status;
 }
 
@@ -180,23 +182,6 @@ static ra_status prepare(sparse_bench *b, sparse_run *r, const sparse_case *c)
         status = bench_check_row(r->plan, r->tensors, bench_checked_query(r->tensors, i),
                                  bench_checked_head(r->tensors, i), &r->error);
     return status;
-}
-
-/* Values are runs a second, so that ratios of two cases are speed-ups. */
-static ra_status measure(const sparse_bench *b, sparse_run *r)
-{
-    sample *s = &r->taken.at[r->taken.count++];
-    double seconds;
-    s->before = probe_now(b->kernel, b->threads);
-    double processor = probe_processor_seconds(), start = probe_seconds();
-    ra_status status = run_once(r, &seconds);
-    if (status)
-        return status;
-    s->share = (probe_processor_seconds() - processor) / ((probe_seconds() - start) * b->threads);
-    s->value = 1 / seconds;
-    s->after = probe_now(b->kernel, b->threads);
-    r->seconds = r->seconds > 0 && r->seconds < seconds ? r->seconds : seconds;
-    return RA_OK;
 }
 
 static int failed(const sparse_case *c)
@@ -218,7 +203,7 @@ static int run_rounds(sparse_bench *b)
                 continue;
             if (terminal)
                 fprintf(stderr, "\rround %d of %d, %s%20s", round + 1, b->options->rounds, r->c->name, "");
-            if (measure(b, r))
+            if (sampling_take(&r->taken, b->kernel, b->threads, run_once, r))
                 return failed(r->c);
         }
     if (terminal)

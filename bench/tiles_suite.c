@@ -17,6 +17,7 @@ enum { LENGTH = 8192, MODEL_LENGTH = 1024, HEADS = 8, DIM = 64, THREADS = 2, ORD
 
 typedef struct tiles_run {
     ra_tile_order order;
+    const bench_tensors *tensors; /* of all runs */
     ra_plan *plan;
     double error;
     samples taken;
@@ -33,10 +34,11 @@ typedef struct tiles_bench {
     tiles_run runs[ORDERS];
 } tiles_bench;
 
-static ra_status run_once(const tiles_bench *b, const tiles_run *r, double *seconds)
+static ra_status run_once(void *user, double *seconds)
 {
+    const tiles_run *r = user;
     ra_stats stats = RA_STATS_INIT;
-    const bench_tensors *t = &b->tensors;
+    const bench_tensors *t = r->tensors;
     ra_status status = ra_forward(r->plan, &t->q, &t->k, &t->v, &t->output, NULL, &stats);
     *seconds = stats.seconds_compute;
     return status;
@@ -51,6 +53,7 @@ static ra_status plan_order(const tiles_bench *b, tiles_run *r, ra_tile_order or
     problem.head_dim = DIM;
     options.threads = b->threads;
     options.tiles = r->order = order;
+    r->tensors = &b->tensors;
     return ra_plan_create(&problem, &options, &r->plan);
 }
 
@@ -68,26 +71,11 @@ static ra_status prepare(tiles_bench *b, tiles_run *r, ra_tile_order order)
     double seconds;
     ra_status status = plan_order(b, r, order);
     if (!status)
-        status = run_once(b, r, &seconds);
+        status = run_once(r, &seconds);
     for (int i = 0; i < BENCH_CHECKED_ROWS && !status; i++)
         status = bench_check_row(r->plan, &b->tensors, bench_checked_query(&b->tensors, i),
                                  bench_checked_head(&b->tensors, i), &r->error);
     return status;
-}
-
-static ra_status measure(const tiles_bench *b, tiles_run *r)
-{
-    sample *s = &r->taken.at[r->taken.count++];
-    double seconds;
-    s->before = probe_now(b->kernel, b->threads);
-    double processor = probe_processor_seconds(), start = probe_seconds();
-    ra_status status = run_once(b, r, &seconds);
-    if (status)
-        return status;
-    s->share = (probe_processor_seconds() - processor) / ((probe_seconds() - start) * b->threads);
-    s->value = 1 / seconds;
-    s->after = probe_now(b->kernel, b->threads);
-    return RA_OK;
 }
 
 /* ---- Cache misses ------------------------------------------------------------------------------------------------ */
@@ -97,7 +85,7 @@ static void count_here(tiles_bench *b, cache_counters *counters)
     double seconds;
     for (int i = 0; i < ORDERS; i++) {
         cache_counters_start(counters);
-        ra_status status = run_once(b, &b->runs[i], &seconds);
+        ra_status status = run_once(&b->runs[i], &seconds);
         b->runs[i].counted = cache_counters_stop(counters, &b->runs[i].misses) && !status;
     }
     printf("cache misses: of one run, by the processor's counters\n");
@@ -192,7 +180,8 @@ static int run_suite(tiles_bench *b)
             if (terminal)
                 fprintf(stderr, "\rround %d of %d ", round + 1, b->options->rounds);
             /* Whoever comes first in a round may find the machine in another state: everyone does once. */
-            if (measure(b, &b->runs[(round + i) % ORDERS]))
+            tiles_run *r = &b->runs[(round + i) % ORDERS];
+            if (sampling_take(&r->taken, b->kernel, b->threads, run_once, r))
                 return failed();
         }
     if (terminal)
@@ -256,7 +245,7 @@ int bench_tiles_run(const bench_options *options)
     if (!b)
         return 2;
     bool right = !take_tensors(b) && !plan_order(b, &b->runs[order], (ra_tile_order)order) &&
-                 !run_once(b, &b->runs[order], &seconds);
+                 !run_once(&b->runs[order], &seconds);
     int code = right ? 0 : failed();
     give(b);
     return code;

@@ -383,6 +383,19 @@ static int attend(attend_job *job)
     return code;
 }
 
+/* Processes of an mpirun that know nothing of each other would all do the same work and write the same file. */
+static int check_launcher(const attend_job *job)
+{
+    static const char *const VARIABLES[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"};
+    for (size_t i = 0; job->ring.transport != RA_TRANSPORT_MPI && i < sizeof VARIABLES / sizeof *VARIABLES; i++) {
+        const char *size = getenv(VARIABLES[i]);
+        if (size && strtol(size, NULL, 10) > 1)
+            return report(EXIT_USAGE,
+                          "mpirun has started %s processes: add --transport mpi, so that they share the work", size);
+    }
+    return EXIT_OK;
+}
+
 int cmd_attend(int argc, char **argv)
 {
     attend_job job;
@@ -390,7 +403,11 @@ int cmd_attend(int argc, char **argv)
     if (code != ARGS_RUN)
         return code;
     job.spread = ring_args_given(&job.ring);
-    code = EXIT_OK;
+    code = check_launcher(&job);
+    if (!code && !job.spread && !job.checkpoint_path && job.ring.timeout != RING_TIMEOUT)
+        code = report(EXIT_USAGE, "--timeout %g: is for a run over ranks, and there is no --ring", job.ring.timeout);
+    if (code)
+        return code;
     if (job.ring.transport == RA_TRANSPORT_MPI)
         code = job_begin(job.ring.timeout > 0 ? job.ring.timeout : 1);
     if (code)

@@ -11,7 +11,7 @@ void ring_args_options(ring_args *args, arg_option options[RING_OPTIONS])
     static const char *const ORDERS[] = {"contiguous", "zigzag", "striped", NULL};
     static const char *const TILES[] = {"row", "serpentine", "hilbert", NULL};
     static const char *const KERNELS[] = {"generic", "avx2", "avx512", NULL};
-    *args = (ring_args){.strategy = -1, .transport = -1, .order = -1, .timeout = 60, .kernel = -1};
+    *args = (ring_args){.strategy = -1, .transport = -1, .order = -1, .timeout = RING_TIMEOUT, .kernel = -1};
     const arg_option table[RING_OPTIONS] = {
         {.name = "ring",
          .kind = ARG_INTEGER,

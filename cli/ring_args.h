@@ -14,7 +14,10 @@ typedef struct ring_args {
     int tiles;       /* an ra_tile_order */
 } ring_args;
 
-enum { RING_OPTIONS = 9 };
+enum {
+    RING_OPTIONS = 9,
+    RING_TIMEOUT = 60 /* seconds */
+};
 
 /* The defaults, and the options that change them. */
 void ring_args_options(ring_args *args, arg_option options[RING_OPTIONS]);
