@@ -243,7 +243,7 @@ static void pack_queries(tile_task *t, const ra_members *m, float *packed)
 {
     const ra_run *run = t->worker->run;
     const ra_plan *p = run->plan;
-    int64_t index[RA_LANES_MOST];
+    int64_t index[RA_LANES_MOST] = {0};
     /* From rows of the share to rows of q. */
     int64_t shift = run->whole ? m->query - m->row : 0;
     for (int i = 0; i < m->rows; i++)

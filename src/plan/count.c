@@ -54,23 +54,47 @@ static int64_t positions_like(int64_t position, int64_t lo, int64_t hi, int64_t 
     return below + above;
 }
 
-/*
- * Keys from lo to hi, a multiple of `modulus` away from the position, that no branch from `first` on up to the counted
- * one has together with it. Two positions of a segment that a branch has are a multiple of its rate apart, so what
- * several branches have in common is a multiple of all their rates.
- */
-static int64_t not_taken(const counter *c, int first, int64_t position, int64_t lo, int64_t hi, int64_t modulus)
+/* What several branches have in common with a position: keys lo <= k < hi, a multiple of `modulus` away from it. */
+typedef struct common {
+    int64_t lo, hi, modulus;
+    int next; /* the branch that is to be looked at next */
+} common;
+
+/* The same with one more branch, which has the position. */
+static common narrower(const common *c, const ra_lattice *l, int64_t position, int next)
 {
-    int64_t keys = positions_like(position, lo, hi, modulus);
-    for (int i = first; i < c->branch && keys > 0; i++) {
+    int64_t segment = position / l->segment * l->segment, modulus;
+    if (!ra_mul_ok(c->modulus / gcd(c->modulus, l->rate), l->rate, &modulus))
+        modulus = INT64_MAX;
+    return (common){ra_max(c->lo, segment), ra_min(c->hi, ra_add_clamped(segment, l->segment)), modulus, next};
+}
+
+/*
+ * Keys that the branch has with a position, and no branch before it. Two positions of a segment that a branch has are a
+ * multiple of its rate apart, so what several branches have in common is a multiple of all their rates. Keys of an odd
+ * number of earlier branches together are taken away, of an even number added again.
+ */
+static int64_t not_taken(const counter *c, int64_t position, int64_t lo, int64_t hi)
+{
+    common stack[RA_BRANCHES + 1];
+    int64_t keys = positions_like(position, lo, hi, c->lattice.rate);
+    int depth = 0;
+    stack[0] = (common){lo, hi, c->lattice.rate, 0};
+    while (depth >= 0) {
+        int i = stack[depth].next++;
+        if (i >= c->branch) {
+            depth--;
+            continue;
+        }
         ra_lattice l = ra_pattern_lattice(&c->plan->pattern, c->head, i);
         if (!ra_lattice_has(&l, position))
             continue;
-        int64_t segment = position / l.segment * l.segment, common;
-        if (!ra_mul_ok(modulus / gcd(modulus, l.rate), l.rate, &common))
-            common = INT64_MAX;
-        keys -=
-            not_taken(c, i + 1, position, ra_max(lo, segment), ra_min(hi, ra_add_clamped(segment, l.segment)), common);
+        common with = narrower(&stack[depth], &l, position, i + 1);
+        int64_t shared = positions_like(position, with.lo, with.hi, with.modulus);
+        if (shared == 0)
+            continue;
+        keys += depth % 2 ? shared : -shared;
+        stack[++depth] = with;
     }
     return keys;
 }
@@ -149,7 +173,7 @@ static double visible_of(counter *c, int64_t member, ra_interval seen)
     if (!ra_pattern_exclusive(p, c->branch))
         return (double)(seen.hi - seen.lo);
     int64_t lo = ra_lattice_position(&c->lattice, seen.lo), hi = ra_lattice_position(&c->lattice, seen.hi - 1) + 1;
-    return (double)not_taken(c, 0, position, lo, hi, c->lattice.rate);
+    return (double)not_taken(c, position, lo, hi);
 }
 
 /* ---- Groups and tiles -------------------------------------------------------------------------------------------- */

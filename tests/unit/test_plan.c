@@ -117,7 +117,7 @@ enum { MOST_QUERIES = 200, MOST_KEYS = 200 };
 static void count_members(const asked *a, int64_t first, int64_t end, const int64_t *keys, int64_t key_count,
                           counts *sum)
 {
-    int64_t positions[MOST_QUERIES], count = 0;
+    int64_t positions[MOST_QUERIES] = {0}, count = 0;
     for (int64_t query = first; query < end; query++) {
         int64_t position = query + a->plan->offset;
         if (branch_has(a, a->branch, position, position))
@@ -132,7 +132,7 @@ static void count_members(const asked *a, int64_t first, int64_t end, const int6
 /* All positions: the groups are those of the queries, which are tested elsewhere. */
 static void count_query_group(const asked *a, ra_group group, const int64_t *keys, int64_t key_count, counts *sum)
 {
-    int64_t positions[MOST_QUERIES];
+    int64_t positions[MOST_QUERIES] = {0};
     for (int i = 0; i < group.rows; i++)
         positions[i] = group.query + i + a->plan->offset;
     count_group(a, positions, group.rows, keys, key_count, sum);
@@ -141,7 +141,7 @@ static void count_query_group(const asked *a, ra_group group, const int64_t *key
 static void count_branch(const asked *a, counts *sum)
 {
     const ra_workload *work = &a->plan->all;
-    int64_t keys[MOST_KEYS], key_count = list_keys(a, keys);
+    int64_t keys[MOST_KEYS] = {0}, key_count = list_keys(a, keys);
     bool every = !a->dilated || a->dilated->rate[a->branch] == 1;
     for (int64_t number = 0; every && number < work->groups; number++)
         count_query_group(a, ra_group_at(&work->queries, &work->grouping, number), keys, key_count, sum);
