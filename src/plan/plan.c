@@ -39,7 +39,7 @@ static void split_keys(ra_plan *p, int64_t tasks)
  */
 static int64_t dilated_tiles(const ra_pattern *pattern)
 {
-    enum { MOST = 4 };
+    enum { MOST = 3 };
     int64_t rate = 1;
     for (int i = 0; pattern->dilation && i < pattern->dilation->count; i++)
         rate = ra_max(rate, pattern->dilation->rate[i]);
