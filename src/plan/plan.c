@@ -34,8 +34,8 @@ static void split_keys(ra_plan *p, int64_t tasks)
 }
 
 /*
- * Of a tile of queries a branch of rate R has one in R, and packs all keys of their segments for these: longer tiles have
- * more groups to share them. What a segment's groups hold at a time is less than the whole tile.
+ * Of a tile of queries a branch of rate R has one in R, and packs all keys of their segments for these: longer tiles
+ * have more groups to share them. What a segment's groups hold at a time is less than the whole tile.
  */
 static int64_t dilated_tiles(const ra_pattern *pattern)
 {
