@@ -9,17 +9,23 @@
 
 #include <string.h>
 
+/* Four chains side by side: one alone would wait for its own multiplications. */
+enum { CHAINS = 4 };
+
 static uint64_t row_hash(uint64_t position, const char *elements, int64_t step, int64_t dim, ra_dtype dtype)
 {
-    const size_t size = ra_dtype_size(dtype);
-    uint64_t hash = ra_mix64(position + 1);
-    for (int64_t d = 0; d < dim; d++) {
-        uint32_t bits = 0;
-        memcpy(&bits, elements + d * step, size == 4 ? 4 : 2);
-        hash = (hash ^ bits) * 0x9e3779b97f4a7c15U; /* odd: what was different stays different */
-        hash ^= hash >> 32;
-    }
-    return ra_mix64(hash);
+    const size_t size = ra_dtype_size(dtype) == 4 ? 4 : 2;
+    uint64_t chain[CHAINS] = {1, 2, 3, 4}, hash = ra_mix64(position + 1);
+    for (int64_t first = 0; first < dim; first += CHAINS)
+        for (int64_t i = 0; i < CHAINS && first + i < dim; i++) {
+            uint32_t bits = 0;
+            memcpy(&bits, elements + (first + i) * step, size);
+            chain[i] = (chain[i] ^ bits) * 0x9e3779b97f4a7c15U; /* odd: what was different stays different */
+            chain[i] ^= chain[i] >> 32;
+        }
+    for (int i = 0; i < CHAINS; i++)
+        hash = ra_mix64(hash ^ chain[i]);
+    return hash;
 }
 
 static void add_rows(ra_storage *s, int64_t batch, int64_t first, const ra_tensor *rows)

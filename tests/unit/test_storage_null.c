@@ -119,7 +119,7 @@ static void checksums_never_change(void **state)
 {
     (void)state;
     static const uint64_t EXPECTED[] = {
-        [RA_F32] = 0xf181330bd8ae3846U, [RA_F16] = 0x3ed644d13e9d922fU, [RA_BF16] = 0x22f9f45116f9cb5fU};
+        [RA_F32] = 0x1d2304a082724322U, [RA_F16] = 0xafc22d58d3ba7d10U, [RA_BF16] = 0xe031cc1994153a55U};
     for (int dtype = RA_F32; dtype <= RA_BF16; dtype++) {
         char elements[BATCH * SEQ * HEADS * DIM * 4];
         const ra_tensor t = ra_tensor_dense(elements, (ra_dtype)dtype, RA_BSHD, BATCH, SEQ, HEADS, DIM);
