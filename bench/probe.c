@@ -1,6 +1,7 @@
 #include "probe.h"
 
 #include <omp.h>
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
@@ -92,4 +93,18 @@ double probe_bandwidth(const void *memory, int64_t bytes, int threads)
         read_lines((const char *)memory + first, end - first);
     }
     return (double)bytes / (probe_seconds() - start);
+}
+
+int64_t probe_resident_peak(void)
+{
+    char line[256];
+    long long kib = 0;
+    FILE *status = fopen("/proc/self/status", "r");
+    if (!status)
+        return 0;
+    while (fgets(line, sizeof line, status))
+        if (sscanf(line, "VmHWM: %lld kB", &kib) == 1)
+            break;
+    fclose(status);
+    return kib * 1024;
 }

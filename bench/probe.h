@@ -30,6 +30,9 @@ double probe_bandwidth(const void *memory, int64_t bytes, int threads);
 
 double probe_seconds(void);
 
+/* The largest resident set of this process so far, in bytes, by the system's own account; 0: it does not tell. */
+int64_t probe_resident_peak(void);
+
 /* Processor time of all threads of this process, in seconds. */
 double probe_processor_seconds(void);
 

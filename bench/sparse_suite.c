@@ -90,26 +90,13 @@ static ra_status plan_well(const sparse_bench *b, sparse_run *r)
     return status;
 }
 
-/* The largest resident set so far, in bytes; 0 where the system does not tell. */
-static double resident_peak(void)
-{
-    char line[256];
-    double kib = 0;
-    FILE *status = fopen("/proc/self/status", "r");
-    while (status && fgets(line, sizeof line, status))
-        if (sscanf(line, "VmHWM: %lf kB", &kib) == 1)
-            break;
-    if (status)
-        fclose(status);
-    return 1024 * kib;
-}
-
 /* Before anything else has taken memory. */
 static int plan_long(const sparse_bench *b)
 {
     const char *pattern = "blocks:64:density=0.1";
     int64_t length = 64 * b->length;
-    double seconds, before = resident_peak();
+    double seconds;
+    int64_t before = probe_resident_peak();
     ra_plan *plan = NULL;
     if (plan_case(b, pattern, length, &plan, &seconds)) {
         fprintf(stderr, "ringattn bench: %s\n", ra_last_message());
@@ -117,7 +104,7 @@ static int plan_long(const sparse_bench *b)
     }
     ra_plan_free(plan);
     printf("planning %s for %lld tokens and %d heads: %.2f s, %.1f MiB more than before (goal 64)\n\n", pattern,
-           (long long)length, HEADS, seconds, (resident_peak() - before) / (1 << 20));
+           (long long)length, HEADS, seconds, (double)(probe_resident_peak() - before) / (1 << 20));
     return 0;
 }
 

@@ -4,6 +4,7 @@
 #include "pattern_args.h"
 #include "report.h"
 #include "ring_args.h"
+#include "stats_json.h"
 
 #include <jansson.h>
 #include <stdio.h>
@@ -120,12 +121,6 @@ static void print_text(const plan_job *job)
     }
 }
 
-/* Counts are doubles in the API, because they may pass 2^63; up to there they are written as the integers they are. */
-static json_t *count_json(double value)
-{
-    return value < 0x1p63 ? json_integer((json_int_t)value) : json_real(value);
-}
-
 static json_t *rank_json(const ra_ring_plan *plan, int rank)
 {
     ra_rank_info r = RA_RANK_INFO_INIT;
@@ -133,8 +128,8 @@ static json_t *rank_json(const ra_ring_plan *plan, int rank)
     return json_pack("{s:i, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:I, s:I}", "rank", rank, "rows", (json_int_t)r.q_rows,
                      "kv_rows", (json_int_t)r.kv_rows, "hops", (json_int_t)r.hops, "bytes_sent",
                      (json_int_t)r.bytes_sent, "bytes_received", (json_int_t)r.bytes_received, "pairs_visible",
-                     count_json(r.pairs_visible), "pairs_worked", count_json(r.pairs_worked), "planned_peak_bytes",
-                     (json_int_t)r.peak_bytes, "lent_bytes", (json_int_t)r.lent_bytes);
+                     stats_json_count(r.pairs_visible), "pairs_worked", stats_json_count(r.pairs_worked),
+                     "planned_peak_bytes", (json_int_t)r.peak_bytes, "lent_bytes", (json_int_t)r.lent_bytes);
 }
 
 static int print_json(const plan_job *job)
@@ -148,8 +143,8 @@ static int print_json(const plan_job *job)
     json_t *root = json_pack("{s:{s:s, s:s, s:s, s:i, s:s}, s:o, s:o, s:f, s:I, s:o}", "run", "strategy",
                              ra_strategy_name(o->strategy), "transport", ra_transport_name(o->transport), "order",
                              ra_order_name(o->order), "ring_size", o->ranks, "kernel", ra_kernel_name(info.kernel),
-                             "pairs_visible", count_json(info.pairs_visible), "flops", count_json(info.flops),
-                             "density", info.density, "process_peak_bytes",
+                             "pairs_visible", stats_json_count(info.pairs_visible), "flops",
+                             stats_json_count(info.flops), "density", info.density, "process_peak_bytes",
                              (json_int_t)ra_ring_plan_process_bytes(job->plan), "ranks", ranks);
     int failed = !root || json_dumpf(root, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(17)) || putchar('\n') < 0;
     json_decref(root);

@@ -1,5 +1,7 @@
 #include "stats_json.h"
 
+#include "bench/probe.h"
+
 #include <inttypes.h>
 #include <jansson.h>
 #include <math.h>
@@ -7,25 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Counts are doubles in the API, because they may pass 2^63; up to there they are written as the integers they are. */
-static json_t *count(double value)
+json_t *stats_json_count(double value)
 {
     return value < 0x1p63 ? json_integer((json_int_t)value) : json_real(value);
-}
-
-/* The largest resident set so far, by the operating system's own account; 0 if it does not tell. */
-static int64_t resident_peak_bytes(void)
-{
-    char line[256];
-    long long kib = 0;
-    FILE *status = fopen("/proc/self/status", "r");
-    if (!status)
-        return 0;
-    while (fgets(line, sizeof line, status))
-        if (sscanf(line, "VmHWM: %lld kB", &kib) == 1)
-            break;
-    fclose(status);
-    return kib * 1024;
 }
 
 static json_t *problem_object(const run_record *record)
@@ -90,7 +76,7 @@ static json_t *run_object(const run_record *record, const totals *t)
 static json_t *memory_object(const totals *t)
 {
     return json_pack("{s:I, s:I, s:I}", "planned_peak_bytes", (json_int_t)t->planned, "peak_bytes", (json_int_t)t->peak,
-                     "rss_peak_bytes", (json_int_t)resident_peak_bytes());
+                     "rss_peak_bytes", (json_int_t)probe_resident_peak());
 }
 
 static json_t *rank_object(const ra_rank_stats *r)
@@ -98,11 +84,11 @@ static json_t *rank_object(const ra_rank_stats *r)
     return json_pack("{s:i, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:{s:f, s:f, s:f, s:f}, s:I, s:I, s:I, s:I}", "rank",
                      r->rank, "rows", (json_int_t)r->q_rows, "kv_rows", (json_int_t)r->kv_rows, "hops",
                      (json_int_t)r->hops, "bytes_sent", (json_int_t)r->bytes_sent, "bytes_received",
-                     (json_int_t)r->bytes_received, "pairs_visible", count(r->pairs_visible), "pairs_worked",
-                     count(r->pairs_worked), "seconds", "compute", r->seconds_compute, "wait", r->seconds_wait, "io",
-                     r->seconds_io, "total", r->seconds_total, "planned_peak_bytes", (json_int_t)r->planned_peak_bytes,
-                     "peak_bytes", (json_int_t)r->peak_bytes, "rss_peak_bytes", (json_int_t)r->rss_peak_bytes,
-                     "lent_bytes", (json_int_t)r->lent_bytes);
+                     (json_int_t)r->bytes_received, "pairs_visible", stats_json_count(r->pairs_visible), "pairs_worked",
+                     stats_json_count(r->pairs_worked), "seconds", "compute", r->seconds_compute, "wait",
+                     r->seconds_wait, "io", r->seconds_io, "total", r->seconds_total, "planned_peak_bytes",
+                     (json_int_t)r->planned_peak_bytes, "peak_bytes", (json_int_t)r->peak_bytes, "rss_peak_bytes",
+                     (json_int_t)r->rss_peak_bytes, "lent_bytes", (json_int_t)r->lent_bytes);
 }
 
 /* A run in one piece is a rank that nothing came to. */
@@ -121,7 +107,7 @@ static json_t *ranks_array(const run_record *record, const totals *t)
         only.seconds_compute = only.seconds_total = t->seconds;
         only.planned_peak_bytes = t->planned;
         only.peak_bytes = t->peak;
-        only.rss_peak_bytes = resident_peak_bytes();
+        only.rss_peak_bytes = probe_resident_peak();
         json_array_append_new(array, rank_object(&only));
     }
     return array;
@@ -158,9 +144,9 @@ int stats_json_write(const run_record *record, FILE *stream)
     json_t *root =
         json_pack("{s:o, s:o, s:{s:f, s:f}, s:o, s:f, s:o, s:o, s:o, s:f, s:o, s:o}", "problem", problem_object(record),
                   "run", run_object(record, &t), "seconds", "compute", t.seconds, "total", record->seconds_total,
-                  "flops", count(t.flops), "gflops", gflops, "tiles", count(t.tiles), "pairs_visible",
-                  count(t.pairs_visible), "pairs_worked", count(t.pairs_worked), "density", info.density, "memory",
-                  memory_object(&t), "ranks", ranks_array(record, &t));
+                  "flops", stats_json_count(t.flops), "gflops", gflops, "tiles", stats_json_count(t.tiles),
+                  "pairs_visible", stats_json_count(t.pairs_visible), "pairs_worked", stats_json_count(t.pairs_worked),
+                  "density", info.density, "memory", memory_object(&t), "ranks", ranks_array(record, &t));
     int failed = !root || add_nulls(root, record->nulls) ||
                  json_dumpf(root, stream, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) || fputc('\n', stream) < 0;
     json_decref(root);

@@ -4,6 +4,7 @@
 
 #include "null_outputs.h"
 
+#include <jansson.h>
 #include <stdio.h>
 
 typedef struct run_record {
@@ -20,6 +21,9 @@ typedef struct run_record {
     const null_outputs *nulls; /* what is known of outputs that are kept nowhere */
     double seconds_total;
 } run_record;
+
+/* Counts are doubles in the API, because they may pass 2^63; up to there they are written as the integers they are. */
+json_t *stats_json_count(double value);
 
 /* Writes the record and a newline; returns 0, or -1 when memory or the stream fails. */
 int stats_json_write(const run_record *record, FILE *stream);

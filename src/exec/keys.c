@@ -1,5 +1,6 @@
 #include "exec/exec.h"
 
+#include "base/bits.h"
 #include "base/checked.h"
 
 void ra_key_walk_begin(ra_key_walk *w, const ra_keys *keys, int64_t head, ra_tiles *tiles, ra_interval within)

@@ -3,6 +3,7 @@
  * are counted row by row. Tiles are counted by closed formulas where a group sees its keys from the first to the last
  * in one piece, from the kept blocks where a group is in one row of them, and else by going through them.
  */
+#include "base/bits.h"
 #include "base/checked.h"
 #include "plan/plan.h"
 

@@ -1,5 +1,6 @@
 #include "plan/reach.h"
 
+#include "base/bits.h"
 #include "base/checked.h"
 
 #include <stdlib.h>

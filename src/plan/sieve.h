@@ -5,6 +5,7 @@
 #ifndef RA_PLAN_SIEVE_H
 #define RA_PLAN_SIEVE_H
 
+#include "base/bits.h"
 #include "base/blocking.h"
 #include "plan/pattern.h"
 
@@ -59,15 +60,6 @@ static inline bool ra_sieve_alike(const ra_sieve *s, int group, int rows)
 {
     const int32_t *row_of = s->row_of + (int64_t)group * s->lanes;
     return !s->earlier && row_of[0] == row_of[rows - 1];
-}
-
-/* The bits from <= i < to of a word. */
-static inline uint64_t ra_bits(int64_t from, int64_t to)
-{
-    if (from >= to || from >= 64)
-        return 0;
-    uint64_t upto = to >= 64 ? UINT64_MAX : (UINT64_C(1) << to) - 1;
-    return upto & UINT64_MAX << from;
 }
 
 #endif

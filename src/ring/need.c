@@ -1,5 +1,6 @@
 #include "ring/need.h"
 
+#include "base/bits.h"
 #include "base/checked.h"
 
 void ra_mark_range(const ra_share *share, int64_t lo, int64_t hi, uint64_t *words)

@@ -20,6 +20,7 @@ typedef struct tile_case {
     int64_t key_stride;
     hiding hiding;
     bool guard;
+    bool narrow;                /* in groups that leave their last lanes alone */
     int32_t lo[ROWS], hi[ROWS]; /* BY_RANGE */
     uint64_t sees[ROWS];        /* BY_BITS: one for each key */
     float *query;               /* [ROWS][head_dim] */
@@ -74,7 +75,7 @@ static void choose_tile(choices *c, tile_case *t, hiding hiding)
     t->value_dim = (int)choose(c, 1, chance(c, 4) ? 300 : 40);
     t->key_stride = t->head_dim + choose(c, 0, 3);
     t->hiding = hiding;
-    t->guard = false;
+    t->guard = t->narrow = false;
     t->key_rows = (int)choose(c, 1, RA_KEY_BLOCK);
     int units = (t->key_rows + RA_KEY_UNIT - 1) / RA_KEY_UNIT;
     /* Only a mask can hide keys past the last row. */
@@ -134,12 +135,16 @@ static void run_group(const ra_kernel *kernel, const tile_case *t, const float *
                          .lo = t->hiding == BY_RANGE ? lo : NULL,
                          .hi = t->hiding == BY_RANGE ? hi : NULL,
                          .seen = t->hiding == BY_BITS ? seen : NULL,
+                         .narrow = t->narrow,
                          .guard = t->guard,
                          .fetch_key = &nothing,
                          .fetch_value = &nothing,
                          .scores = scores,
                          .state = state};
     kernel->tile(&call);
+    for (int lane = kernel->blocking.narrow; t->narrow && lane < lanes; lane++)
+        for (int i = 0; i < 2 + t->value_dim; i++)
+            assert_true(state[i * lanes + lane] == (i ? 0.0f : -INFINITY)); /* left alone */
     for (int row = 0; row < rows; row++)
         for (int i = 0; i < 2 + t->value_dim; i++)
             states[(ptrdiff_t)(first + row) * (2 + t->value_dim) + i] = state[i * lanes + row];
@@ -151,7 +156,7 @@ static void run_group(const ra_kernel *kernel, const tile_case *t, const float *
 /* The states of all rows after the tile; the caller frees them. */
 static float *run_tile(const ra_kernel *kernel, const tile_case *t)
 {
-    int lanes = kernel->blocking.lanes;
+    int lanes = t->narrow ? kernel->blocking.narrow : kernel->blocking.lanes;
     size_t columns = (size_t)(t->value_dim + RA_PANEL - 1) / RA_PANEL * RA_PANEL;
     float *panels = take(columns * RA_KEY_BLOCK * sizeof *panels);
     float *staging = take((size_t)(RA_KEY_BLOCK * t->value_dim) * sizeof *staging);
@@ -373,6 +378,31 @@ static void bits_and_ranges_say_the_same(void **state)
         }
 }
 
+/* A narrow group's rows have the bits of whole ones, whatever hides keys from them. */
+static void narrow_groups_are_the_same(void **state)
+{
+    (void)state;
+    int count;
+    const tested_table *tables = tested_tables(&count);
+    seed_range range = seeds(90);
+    for (uint64_t seed = range.first; seed < range.end; seed++)
+        for (int i = 0; i < count; i++) {
+            static const hiding HIDINGS[] = {NOTHING_HIDDEN, BY_RANGE, BY_BITS};
+            choices c = {seed};
+            tile_case t;
+            choose_tile(&c, &t, HIDINGS[seed % 3]);
+            t.guard = seed % 2;
+            float *whole = run_tile(tables[i].kernel, &t);
+            t.narrow = true;
+            float *narrow = run_tile(tables[i].kernel, &t);
+            REQUIRE(same_bits(whole, narrow, state_floats(&t)), "seed %llu, %s", (unsigned long long)seed,
+                    tables[i].name);
+            free(whole);
+            free(narrow);
+            tile_free(&t);
+        }
+}
+
 /* A block is summed by itself first: 64 ones added one by one to 2^24 would be lost. */
 static void sums_do_not_stagnate(void **state)
 {
@@ -444,6 +474,7 @@ int main(void)
         cmocka_unit_test(a_row_does_not_know_its_neighbours),
         cmocka_unit_test(begin_and_end_are_like_a_mask),
         cmocka_unit_test(bits_and_ranges_say_the_same),
+        cmocka_unit_test(narrow_groups_are_the_same),
         cmocka_unit_test(sums_do_not_stagnate),
         cmocka_unit_test(weights_are_powers_of_two),
     };
