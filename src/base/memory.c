@@ -1,3 +1,4 @@
+#define _GNU_SOURCE /* mremap */
 #include "base/memory.h"
 
 #include <stdio.h>
@@ -24,16 +25,29 @@ static void *map(int64_t bytes)
     return block;
 }
 
-ra_status ra_memory_take(ra_accountant *accountant, int64_t bytes, const char *what, void **block)
+static ra_status account(ra_accountant *accountant, int64_t rounded, const char *what, const void *block)
 {
-    int64_t rounded = ra_memory_rounded(bytes);
-    *block = rounded < LARGE ? aligned_alloc(LINE, (size_t)rounded) : map(rounded);
-    if (!*block)
+    if (!block)
         return ra_fail(RA_ERROR_MEMORY, "out of memory: %lld bytes for %s", (long long)rounded, what);
     accountant->bytes += rounded;
     if (accountant->bytes > accountant->peak)
         accountant->peak = accountant->bytes;
     return RA_OK;
+}
+
+ra_status ra_memory_take(ra_accountant *accountant, int64_t bytes, const char *what, void **block)
+{
+    int64_t rounded = ra_memory_rounded(bytes);
+    *block = rounded < LARGE ? aligned_alloc(LINE, (size_t)rounded) : map(rounded);
+    return account(accountant, rounded, what, *block);
+}
+
+static void release(void *block, int64_t rounded)
+{
+    if (rounded < LARGE)
+        free(block);
+    else
+        munmap(block, (size_t)rounded);
 }
 
 void ra_memory_give(ra_accountant *accountant, void *block, int64_t bytes)
@@ -42,10 +56,23 @@ void ra_memory_give(ra_accountant *accountant, void *block, int64_t bytes)
     if (!block)
         return;
     accountant->bytes -= rounded;
-    if (rounded < LARGE)
-        free(block);
-    else
-        munmap(block, (size_t)rounded);
+    release(block, rounded);
+}
+
+ra_status ra_memory_renew(ra_accountant *accountant, int64_t bytes, const char *what, void **block, int64_t had)
+{
+    int64_t rounded = ra_memory_rounded(bytes);
+    had = ra_memory_rounded(had);
+    if (*block && rounded >= LARGE && had >= LARGE) {
+        void *moved = rounded == had ? *block : mremap(*block, (size_t)had, (size_t)rounded, MREMAP_MAYMOVE);
+        if (moved != MAP_FAILED) {
+            *block = moved;
+            return account(accountant, rounded, what, moved);
+        }
+    }
+    if (*block)
+        release(*block, had);
+    return ra_memory_take(accountant, bytes, what, block);
 }
 
 int64_t ra_memory_resident_peak(void)

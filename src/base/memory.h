@@ -19,6 +19,12 @@ int64_t ra_memory_rounded(int64_t bytes);
 ra_status ra_memory_take(ra_accountant *accountant, int64_t bytes, const char *what, void **block);
 void ra_memory_give(ra_accountant *accountant, void *block, int64_t bytes);
 
+/*
+ * A block that somebody else is done with becomes one of `bytes` bytes, on the same pages as far as they reach: a page
+ * that is new to a process costs more than many a use of it. *block may be NULL, with `had` 0; after a failure it is.
+ */
+ra_status ra_memory_renew(ra_accountant *accountant, int64_t bytes, const char *what, void **block, int64_t had);
+
 /* The largest resident size that this process has had, by the operating system; 0: unknown. */
 int64_t ra_memory_resident_peak(void);
 

@@ -12,20 +12,36 @@
 /* Four chains side by side: one alone would wait for its own multiplications. */
 enum { CHAINS = 4 };
 
-static uint64_t row_hash(uint64_t position, const char *elements, int64_t step, int64_t dim, ra_dtype dtype)
+static inline uint64_t chained(uint64_t chain, uint32_t bits)
 {
-    const size_t size = ra_dtype_size(dtype) == 4 ? 4 : 2;
+    chain = (chain ^ bits) * 0x9e3779b97f4a7c15U; /* odd: what was different stays different */
+    return chain ^ (chain >> 32);
+}
+
+/* The size of an element is known where this is inlined. */
+static inline uint64_t hash_elements(uint64_t position, const char *elements, int64_t step, int64_t dim, size_t size)
+{
     uint64_t chain[CHAINS] = {1, 2, 3, 4}, hash = ra_mix64(position + 1);
-    for (int64_t first = 0; first < dim; first += CHAINS)
-        for (int64_t i = 0; i < CHAINS && first + i < dim; i++) {
-            uint32_t bits = 0;
+    int64_t first = 0;
+    uint32_t bits = 0;
+    for (; first + CHAINS <= dim; first += CHAINS)
+        for (int64_t i = 0; i < CHAINS; i++) {
             memcpy(&bits, elements + (first + i) * step, size);
-            chain[i] = (chain[i] ^ bits) * 0x9e3779b97f4a7c15U; /* odd: what was different stays different */
-            chain[i] ^= chain[i] >> 32;
+            chain[i] = chained(chain[i], bits);
         }
+    for (int64_t i = 0; first + i < dim; i++) {
+        memcpy(&bits, elements + (first + i) * step, size);
+        chain[i] = chained(chain[i], bits);
+    }
     for (int i = 0; i < CHAINS; i++)
         hash = ra_mix64(hash ^ chain[i]);
     return hash;
+}
+
+static uint64_t row_hash(uint64_t position, const char *elements, int64_t step, int64_t dim, ra_dtype dtype)
+{
+    return ra_dtype_size(dtype) == 4 ? hash_elements(position, elements, step, dim, 4)
+                                     : hash_elements(position, elements, step, dim, 2);
 }
 
 static void add_rows(ra_storage *s, int64_t batch, int64_t first, const ra_tensor *rows)

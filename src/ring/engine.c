@@ -152,6 +152,7 @@ static ra_status run_simulated(const ra_ring_plan *ring, ra_rank *template, ra_r
 {
     ra_point point;
     ra_background *behind = NULL;
+    ra_spare spare = {{0}, {0}};
     ra_status status = go_on(ring, template->tensors, &point, stats);
     double pairs = point.pairs_before, reported = point.pairs_reported, waited = 0;
     if (!status && !ring->by_reference)
@@ -162,6 +163,7 @@ static ra_status run_simulated(const ra_ring_plan *ring, ra_rank *template, ra_r
         e.rank = rank;
         e.simulated = true;
         e.behind = behind;
+        e.spare = &spare;
         e.stats = &own;
         e.waited_before = waited;
         e.pairs_before = pairs;
@@ -177,6 +179,7 @@ static ra_status run_simulated(const ra_ring_plan *ring, ra_rank *template, ra_r
             status = save_between(template->tensors->checkpoint, &e);
     }
     ra_background_close(behind);
+    ra_spare_free(&spare);
     const ra_plan *p = ring->plan;
     if (!status && p->progress && reported < p->all.pairs_visible)
         p->progress(p->progress_user, p->all.pairs_visible, p->all.pairs_visible);

@@ -32,20 +32,42 @@ void ra_rank_slot_set(ra_rank *e, ra_slot *s, const ra_share *keys)
     }
 }
 
-ra_status ra_rank_take_memory(ra_rank *e)
+typedef struct rank_block {
+    void **at;
+    int64_t bytes;
+    const char *what;
+    bool travels; /* other ranks may reach into it */
+} rank_block;
+
+static void list_blocks(ra_rank *e, rank_block list[RA_RANK_BLOCKS])
 {
     const ra_rank_memory *m = &e->memory;
-    const struct {
-        void **at;
-        int64_t bytes;
-        const char *what;
-    } blocks[] = {{&e->query, m->query, "queries"},      {&e->slot_memory, m->slots, "keys and values"},
-                  {&e->marks, m->marks, "marks"},        {&e->segments, m->segments, "messages"},
-                  {&e->states, m->states, "row states"}, {&e->scratch, m->scratch, "scratch"},
-                  {&e->output, m->output, "output"}};
-    for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) {
-        ra_status status =
-            blocks[i].bytes ? ra_memory_take(&e->accountant, blocks[i].bytes, blocks[i].what, blocks[i].at) : RA_OK;
+    const rank_block blocks[RA_RANK_BLOCKS] = {
+        {&e->query, m->query, "queries", false},      {&e->slot_memory, m->slots, "keys and values", true},
+        {&e->marks, m->marks, "marks", false},        {&e->segments, m->segments, "messages", true},
+        {&e->states, m->states, "row states", false}, {&e->scratch, m->scratch, "scratch", false},
+        {&e->output, m->output, "output", false}};
+    memcpy(list, blocks, sizeof blocks);
+}
+
+/* On the pages of the rank before, where there was one. */
+static ra_status take_block(ra_rank *e, const rank_block *b, int index)
+{
+    if (!b->bytes)
+        return RA_OK;
+    if (!e->spare)
+        return ra_memory_take(&e->accountant, b->bytes, b->what, b->at);
+    *b->at = e->spare->block[index];
+    e->spare->block[index] = NULL;
+    return ra_memory_renew(&e->accountant, b->bytes, b->what, b->at, e->spare->bytes[index]);
+}
+
+ra_status ra_rank_take_memory(ra_rank *e)
+{
+    rank_block blocks[RA_RANK_BLOCKS];
+    list_blocks(e, blocks);
+    for (int i = 0; i < RA_RANK_BLOCKS; i++) {
+        ra_status status = take_block(e, &blocks[i], i);
         if (status)
             return status;
     }
@@ -96,24 +118,36 @@ void ra_rank_divide_memory(ra_rank *e)
     }
 }
 
+static void give_block(ra_rank *e, const rank_block *b, int index)
+{
+    if (!e->spare || !*b->at) {
+        ra_memory_give(&e->accountant, *b->at, b->bytes);
+        return;
+    }
+    e->spare->block[index] = *b->at;
+    e->spare->bytes[index] = b->bytes;
+}
+
 /* `all`: false where somebody may still touch what travels. */
 void ra_rank_give_memory(ra_rank *e, bool all)
 {
-    const ra_rank_memory *m = &e->memory;
-    if (all) {
-        ra_memory_give(&e->accountant, e->slot_memory, m->slots);
-        ra_memory_give(&e->accountant, e->segments, m->segments);
-    }
-    ra_memory_give(&e->accountant, e->query, m->query);
-    ra_memory_give(&e->accountant, e->marks, m->marks);
-    ra_memory_give(&e->accountant, e->states, m->states);
-    ra_memory_give(&e->accountant, e->scratch, m->scratch);
-    ra_memory_give(&e->accountant, e->output, m->output);
+    rank_block blocks[RA_RANK_BLOCKS];
+    list_blocks(e, blocks);
+    for (int i = 0; i < RA_RANK_BLOCKS; i++)
+        if (all || !blocks[i].travels)
+            give_block(e, &blocks[i], i);
     free(e->slots);
     free(e->views);
     free(e->peer_k);
     free(e->keys);
     ra_schedule_free(&e->schedule);
+}
+
+void ra_spare_free(ra_spare *spare)
+{
+    ra_accountant nobody = {0};
+    for (int i = 0; i < RA_RANK_BLOCKS; i++)
+        ra_memory_give(&nobody, spare->block[i], spare->bytes[i]);
 }
 
 /* ---- Storage -------------------------------------------------------------------------------------------------------
