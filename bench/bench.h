@@ -9,7 +9,8 @@ enum { BENCH_MOST_LENGTHS = 8 };
 
 typedef struct bench_options {
     int threads;               /* of the kernels measured; 0: the suite's own number */
-    int rounds;                /* samples of each case; at most SAMPLING_MOST */
+    int rounds;                /* samples of each case at most; SAMPLING_MOST or fewer */
+    double seconds;            /* after which a suite begins no further round; 0: no limit */
     const char *only;          /* NULL, or a text that the names of the cases to run contain */
     bool (*interrupted)(void); /* asked between samples: whether to stop */
     int64_t length;            /* of the sequence; 0: the suite's own */
@@ -19,6 +20,7 @@ typedef struct bench_options {
     int length_count;                    /* so many; 0: the suite's own */
     int64_t memory;                      /* bytes that a process may hold; 0: the suite's own */
     const char *output;                  /* a file to which results are added, one JSON object a line; NULL: none */
+    bool seed_table;                     /* compare: the configurations of published reports, too */
     const char *mpi;                     /* the MPI that is built in, with its version; NULL: none */
 } bench_options;
 
@@ -29,6 +31,9 @@ typedef struct bench_options {
 
 /* ringattn bench kernel: the kernels against the machine's arithmetic peak. */
 int bench_kernel(const bench_options *options);
+
+/* ringattn bench compare: every strategy, order and pattern side by side, and attention as one would first write it. */
+int bench_compare(const bench_options *options);
 
 /* ringattn bench memory: what a rank holds, as planned, as accounted and as the system saw it. */
 int bench_memory(const bench_options *options);

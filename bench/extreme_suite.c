@@ -3,17 +3,14 @@
  * (ringattn attend on made-up inputs, output null), so that the system's figure of its memory is its own. What a run
  * gave is printed and kept when it has ended.
  */
-#include "bench.h"
 #include "fit.h"
 #include "launch.h"
+#include "stats_row.h"
 
-#include <jansson.h>
 #include <math.h>
-#include <ringattn/ringattn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #define DILATED "dilated:512/1,1024/2,2048/4,4096/6,8192/12"
@@ -31,60 +28,33 @@ typedef struct extreme_run {
 
 /* ---- One run ----------------------------------------------------------------------------------------------------- */
 
-static int64_t integer(const json_t *object, const char *name)
+static void print_row(const extreme_run *r, const result_row *row)
 {
-    return json_integer_value(json_object_get(object, name));
-}
-
-static double real(const json_t *object, const char *name)
-{
-    return json_number_value(json_object_get(object, name));
-}
-
-static double sum_over_ranks(const json_t *stats, const char *name)
-{
-    double sum = 0;
-    size_t i;
-    json_t *rank;
-    json_array_foreach(json_object_get(stats, "ranks"), i, rank) sum += real(rank, name);
-    return sum;
-}
-
-static void print_row(const extreme_run *r, const json_t *stats)
-{
-    const json_t *run = json_object_get(stats, "run"), *memory = json_object_get(stats, "memory");
-    const json_t *output = json_object_get(stats, "output");
-    double seconds = real(json_object_get(stats, "seconds"), "total");
-    printf("%-8s %11lld %6lld %9.1f %12.0f %9.1f %9.1f %9.1f %9.1f %8.0f %9.1e\n",
-           strcmp(r->pattern, "full") == 0 ? "full" : "dilated", (long long)r->length,
-           (long long)integer(run, "ring_size"), seconds, (double)r->length / seconds, real(stats, "gflops"),
-           (double)r->budget / (1 << 20), (double)integer(memory, "peak_bytes") / (1 << 20),
-           (double)integer(memory, "rss_peak_bytes") / (1 << 20), sum_over_ranks(stats, "hops"),
-           real(output, "largest_error"));
+    double seconds = row->seconds.seconds;
+    printf("%-8s %11lld %6d %9.1f %12.0f %9.1f %9.1f %9.1f %9.1f %8lld %9.1e%s\n", row->name, (long long)r->length,
+           row->ring_size, seconds, (double)r->length / seconds, 1e-9 * row->flops / seconds,
+           (double)r->budget / (1 << 20), (double)row->peak_bytes / (1 << 20), (double)row->resident_bytes / (1 << 20),
+           (long long)row->hops, row->error, row->error <= row->tolerance ? "" : "  FAILED: out of tolerance");
     fflush(stdout);
 }
 
-/* The statistics with the time of day, as one line at the end of a file. */
-static int keep(const char *path, json_t *stats)
+/* A run that did not come to its end is a row that counts nowhere. */
+static void add_failure(results *kept, const extreme_run *r, const char *name)
 {
-    char now[32];
-    time_t clock = time(NULL);
-    struct tm day;
-    strftime(now, sizeof now, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&clock, &day));
-    json_object_set_new(stats, "suite", json_string("extreme"));
-    json_object_set_new(stats, "finished", json_string(now));
-    FILE *file = fopen(path, "a");
-    int failed = !file || json_dumpf(stats, file, JSON_COMPACT | JSON_REAL_PRECISION(9)) || fputc('\n', file) < 0;
-    if (file && fclose(file) != 0)
-        failed = 1;
-    if (failed)
-        fprintf(stderr, "ringattn bench: %s: cannot be written\n", path);
-    return failed;
+    result_row row = {.suite = "extreme", .name = name, .reason = "it did not run to its end"};
+    row.problem = (ra_problem)RA_PROBLEM_INIT;
+    row.problem.q_len = r->length;
+    row.problem.heads = 1;
+    row.problem.head_dim = DIM;
+    row.problem.pattern = r->pattern;
+    result_figure(&row, "budget_bytes", (double)r->budget);
+    results_add(kept, &row);
 }
 
-static int run_one(const bench_options *options, const launch *self, const extreme_run *r)
+static int run_one(const bench_options *options, const launch *self, results *kept, const extreme_run *r)
 {
     char shape[64], budget[32], threads[16], path[] = "/tmp/ringattn-extreme-XXXXXX";
+    const char *name = strcmp(r->pattern, "full") == 0 ? "full" : "dilated";
     int file = mkstemp(path);
     if (file < 0) {
         fprintf(stderr, "ringattn bench: no temporary file in /tmp\n");
@@ -103,13 +73,20 @@ static int run_one(const bench_options *options, const launch *self, const extre
     json_t *stats = code ? NULL : json_load_file(path, 0, NULL);
     unlink(path);
     if (!stats) {
-        printf("%-8s %11lld  FAILED: ringattn attend ended with %d\n", r->pattern, (long long)r->length, code);
-        return code == 130 || code == 143 ? 0 : 1;
+        printf("%-8s %11lld  FAILED: ringattn attend ended with %d\n", name, (long long)r->length, code);
+        bool stopped = code == 130 || code == 143;
+        if (!stopped)
+            add_failure(kept, r, name);
+        return stopped ? 0 : 1;
     }
-    print_row(r, stats);
-    code = options->output ? keep(options->output, stats) : 0;
+    result_row row = {.suite = "extreme"};
+    stats_row(stats, &row);
+    row.name = name;
+    result_figure(&row, "budget_bytes", (double)r->budget);
+    print_row(r, &row);
+    results_add(kept, &row);
     json_decref(stats);
-    return code;
+    return row.error <= row.tolerance ? 0 : 1;
 }
 
 /* ---- How memory grows -------------------------------------------------------------------------------------------- */
@@ -156,9 +133,10 @@ int bench_extreme(const bench_options *options)
 {
     ra_system_info machine = RA_SYSTEM_INFO_INIT;
     launch self;
+    results *kept = NULL;
     extreme_run runs[MOST_RUNS];
     int count = 0, code = 0;
-    if (ra_system_describe(&machine) || launch_find(&self, NULL, options->interrupted))
+    if (ra_system_describe(&machine) || launch_find(&self, NULL, options->interrupted) || results_open(options, &kept))
         return 2;
     int64_t budget = options->memory ? options->memory : BUDGET;
     for (int i = 0; i < options->length_count; i++)
@@ -173,10 +151,10 @@ int bench_extreme(const bench_options *options)
     printf("%-8s %11s %6s %9s %12s %9s %9s %9s %9s %8s %9s\n", "pattern", "tokens", "ranks", "seconds", "tokens/s",
            "GFLOP/s", "budget", "accounted", "resident", "hops", "error");
     for (int i = 0; i < count && !options->interrupted(); i++)
-        code |= run_one(options, &self, &runs[i]);
+        code |= run_one(options, &self, kept, &runs[i]);
     if (!options->interrupted()) {
         putchar('\n');
         print_fits();
     }
-    return code;
+    return results_close(kept) ? 1 : code;
 }

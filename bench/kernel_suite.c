@@ -2,16 +2,13 @@
  * ringattn bench kernel. Cases are interleaved round by round; every sample stands between two readings of the probes;
  * every case is checked against the oracle on a few rows before it is timed.
  */
-#include "bench.h"
+#include "harness.h"
 #include "naive.h"
-#include "sampling.h"
-#include "tensors.h"
+#include "subject.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 typedef struct bench_case {
     const char *name;
@@ -43,187 +40,182 @@ static const bench_case cases[] = {
 enum { CASES = sizeof cases / sizeof cases[0] };
 
 /* A case ready to run. */
-typedef struct bench_run {
+typedef struct kernel_run {
     const bench_case *c;
+    subject subject;
+} kernel_run;
+
+typedef struct kernel_bench {
+    const bench_options *options;
     ra_kernel_id kernel;
     int threads;
-    ra_plan *plan;
-    bench_tensors tensors;
-    double error; /* against the oracle */
-    int64_t peak_bytes;
-    samples taken;
-} bench_run;
+    bench_pool pool;
+    kernel_run runs[CASES];
+    harness_case cases[CASES];
+} kernel_bench;
 
-static ra_status check_rows(bench_run *r)
-{
-    ra_status status = RA_OK;
-    for (int i = 0; i < BENCH_CHECKED_ROWS && !status; i++)
-        status = bench_check_row(r->plan, &r->tensors, bench_checked_query(&r->tensors, i),
-                                 bench_checked_head(&r->tensors, i), &r->error);
-    return status;
-}
-
-static ra_status prepare(bench_run *r, const bench_case *c, ra_kernel_id best, int threads, uint64_t seed)
-{
-    ra_problem problem = RA_PROBLEM_INIT;
-    ra_options options = RA_OPTIONS_INIT;
-    r->c = c;
-    r->kernel = options.kernel = c->kernel == RA_KERNEL_AUTO ? best : c->kernel;
-    r->threads = options.threads = c->threads ? c->threads : threads;
-    problem.q_len = c->q_len;
-    problem.kv_len = c->kv_len;
-    problem.heads = c->heads;
-    problem.kv_heads = c->kv_heads;
-    problem.head_dim = c->dim;
-    problem.pattern = c->pattern;
-    ra_status status = ra_plan_create(&problem, &options, &r->plan);
-    if (status)
-        return status;
-    bench_tensors *t = &r->tensors;
-    const bench_shape shape = {c->q_len, c->kv_len, c->heads, c->kv_heads, c->dim, c->dtype};
-    status = bench_tensors_take(t, &shape, c->name);
-    if (status)
-        return status;
-    bench_tensors_fill(t, seed);
-    ra_stats stats = RA_STATS_INIT;
-    status = ra_forward(r->plan, &t->q, &t->k, &t->v, &t->output, NULL, &stats);
-    r->peak_bytes = stats.peak_bytes;
-    return status ? status : check_rows(r);
-}
+/* ---- Samples ----------------------------------------------------------------------------------------------------- */
 
 /* How much faster than the naive loops, in one go. */
-static ra_status against_naive(bench_run *r, double seconds, double *ratio)
+static ra_status against_naive(const kernel_run *r, sample *s)
 {
-    float *scores = malloc((size_t)r->c->kv_len * sizeof *scores),
-          *output = malloc((size_t)r->tensors.key_value_bytes / 2);
+    const bench_tensors *t = r->subject.whole;
+    float *scores = malloc((size_t)r->c->kv_len * sizeof *scores), *output = malloc((size_t)t->key_value_bytes / 2);
     if (!scores || !output) {
         free(scores);
         free(output);
         return RA_ERROR_MEMORY;
     }
     double start = probe_seconds();
-    naive_attention(r->tensors.q.data, r->tensors.k.data, r->tensors.v.data, output, scores, r->c->kv_len, r->c->dim,
+    naive_attention(t->q.data, t->k.data, t->v.data, output, scores, r->c->kv_len, r->c->dim,
                     (float)(1 / sqrt((double)r->c->dim)));
-    *ratio = (probe_seconds() - start) / seconds;
+    s->value = (probe_seconds() - start) / s->seconds;
+    s->yard = 1;
     free(scores);
     free(output);
     return RA_OK;
 }
 
-/* One sample: what is measured, between two readings of its yardstick. */
-static ra_status measure(bench_run *r)
+/* Bytes per second, to those of two readings around it. */
+static ra_status against_bandwidth(kernel_run *r, sample *s)
 {
-    sample *s = &r->taken.at[r->taken.count++];
-    const bench_tensors *t = &r->tensors;
-    ra_stats stats = RA_STATS_INIT;
-    s->before = probe_now(r->kernel, r->threads);
+    const bench_tensors *t = r->subject.whole;
+    double before = probe_bandwidth(t->memory, t->key_value_bytes, r->subject.spec.threads);
+    ra_status status = subject_sample(&r->subject, s);
+    s->value = (double)t->key_value_bytes / s->seconds;
+    s->yard = fmax(before, probe_bandwidth(t->memory, t->key_value_bytes, r->subject.spec.threads));
+    return status;
+}
+
+static ra_status take(void *user, sample *s)
+{
+    kernel_run *r = user;
     if (r->c->yardstick == OF_BANDWIDTH)
-        s->before.fma = probe_bandwidth(t->memory, t->key_value_bytes, r->threads);
-    double processor = probe_processor_seconds(), start = probe_seconds();
-    ra_status status = ra_forward(r->plan, &t->q, &t->k, &t->v, &t->output, NULL, &stats);
-    if (status)
-        return status;
-    s->share = (probe_processor_seconds() - processor) / ((probe_seconds() - start) * r->threads);
-    s->value = stats.flops / stats.seconds_compute;
-    s->after = probe_now(r->kernel, r->threads);
-    if (r->c->yardstick == OF_BANDWIDTH) {
-        s->value = (double)t->key_value_bytes / stats.seconds_compute;
-        s->after.fma = probe_bandwidth(t->memory, t->key_value_bytes, r->threads);
-    }
-    if (r->c->yardstick == OF_NAIVE) {
-        s->before.fma = s->after.fma = 1;
-        return against_naive(r, stats.seconds_compute, &s->value);
-    }
-    return RA_OK;
+        return against_bandwidth(r, s);
+    ra_status status = subject_sample(&r->subject, s);
+    return status || r->c->yardstick == OF_PEAK ? status : against_naive(r, s);
 }
 
-/* Of the cases that share a probe. */
-static probe_reading undisturbed(const bench_run *runs, int count, ra_kernel_id kernel, int threads)
+/* ---- Cases ------------------------------------------------------------------------------------------------------- */
+
+/* Planned, run once, and checked. */
+static ra_status prepare(kernel_bench *b, int index)
 {
-    static double readings[2 * CASES * SAMPLING_MOST];
-    int n = 0;
-    for (int i = 0; i < count; i++)
-        if (runs[i].kernel == kernel && runs[i].threads == threads)
-            n += sampling_readings(&runs[i].taken, readings + n);
-    return sampling_undisturbed(readings, n);
+    const bench_case *c = &cases[index];
+    kernel_run *r = &b->runs[index];
+    const subject_spec spec = {.name = c->name,
+                               .shape = {1, c->q_len, c->kv_len, c->heads, c->kv_heads, c->dim, c->dtype},
+                               .pattern = c->pattern,
+                               .threads = c->threads ? c->threads : b->threads,
+                               .kernel = c->kernel == RA_KERNEL_AUTO ? b->kernel : c->kernel};
+    subject_time unused;
+    r->c = c;
+    b->cases[index] =
+        (harness_case){.name = c->name, .kernel = spec.kernel, .threads = spec.threads, .run = take, .user = r};
+    bench_tensors *tensors = bench_pool_get(&b->pool, &spec.shape, c->name);
+    ra_status status = tensors ? subject_prepare(&r->subject, &spec, tensors) : RA_ERROR_MEMORY;
+    return status ? status : subject_run(&r->subject, &unused);
 }
 
-static int report(const bench_run *r, probe_reading best)
+static int prepare_all(kernel_bench *b)
 {
-    sampling_result result = sampling_of(&r->taken, best);
-    bool right = r->error <= bench_tolerance(r->c->dtype);
-    const char *unit = r->c->yardstick == OF_BANDWIDTH ? "GB/s" : r->c->yardstick == OF_NAIVE ? "x" : "GFLOP/s";
-    double shown = r->c->yardstick == OF_NAIVE ? result.value : result.value / 1e9;
-    char product[16] = "-"; /* says something about the cases measured against the same peak */
-    if (r->c->yardstick == OF_PEAK)
-        snprintf(product, sizeof product, "%.3f", result.product);
-    printf("%-24s %-8s %2d %9.1f %-8s %6.3f %6.2f %8s %5d/%-3d %7.2f %9.1e%s\n", r->c->name, ra_kernel_name(r->kernel),
-           r->threads, shown, unit, result.ratio, r->c->goal, product, result.quiet, result.count,
-           (double)r->peak_bytes / (1 << 20), r->error, right ? "" : "  FAILED: out of tolerance");
-    fflush(stdout);
-    return right ? 0 : 1;
-}
-
-static int failed(const bench_case *c)
-{
-    fprintf(stderr, "ringattn bench: %s: %s\n", c->name, ra_last_message());
-    return 1;
-}
-
-static int run_cases(const bench_options *options, bench_run *runs, ra_kernel_id best_kernel, int threads)
-{
-    int count = 0, code = 0;
-    bool terminal = isatty(STDERR_FILENO);
+    int count = 0;
     for (int i = 0; i < CASES; i++) {
-        const bench_case *c = &cases[i];
-        if ((options->only && !strstr(c->name, options->only)) || !ra_kernel_available(c->kernel))
+        if (!harness_wanted(b->options, cases[i].name) || !ra_kernel_available(cases[i].kernel))
             continue;
-        if (prepare(&runs[count++], c, best_kernel, threads, options->seed))
-            return failed(c);
-    }
-    if (count == 0) {
-        fprintf(stderr, "ringattn bench: no case has \"%s\" in its name\n", options->only);
-        return 2;
-    }
-    for (int round = 0; round < options->rounds; round++)
-        for (int i = 0; i < count && !options->interrupted(); i++) {
-            if (terminal)
-                fprintf(stderr, "\rround %d of %d, case %d of %d ", round + 1, options->rounds, i + 1, count);
-            if (measure(&runs[i]))
-                return failed(runs[i].c);
+        count++;
+        if (prepare(b, i)) {
+            fprintf(stderr, "ringattn bench: %s: %s\n", cases[i].name, ra_last_message());
+            return 1;
         }
-    if (terminal)
-        fprintf(stderr, "\r%40s\r", "");
+    }
+    return count ? 0 : harness_nothing(b->options);
+}
+
+/* ---- Results ----------------------------------------------------------------------------------------------------- */
+
+static void print_head(void)
+{
     printf("%-24s %-8s %2s %9s %-8s %6s %6s %8s %9s %7s %9s\n", "case", "kernel", "th", "median", "", "ratio", "goal",
            "product", "quiet/all", "MiB", "error");
-    for (int i = 0; i < count; i++)
-        code |= report(&runs[i], undisturbed(runs, count, runs[i].kernel, runs[i].threads));
+}
+
+static void print_case(const kernel_run *r, const sampling_result *result)
+{
+    const subject *s = &r->subject;
+    const char *unit = r->c->yardstick == OF_BANDWIDTH ? "GB/s" : r->c->yardstick == OF_NAIVE ? "x" : "GFLOP/s";
+    double shown = r->c->yardstick == OF_NAIVE ? result->value : result->value / 1e9;
+    char product[16] = "-"; /* says something about the cases measured against the same peak */
+    if (r->c->yardstick == OF_PEAK)
+        snprintf(product, sizeof product, "%.3f", result->product);
+    printf("%-24s %-8s %2d %9.1f %-8s %6.3f %6.2f %8s %5d/%-3d %7.2f %9.1e%s\n", r->c->name,
+           ra_kernel_name(s->spec.kernel), s->spec.threads, shown, unit, result->ratio, r->c->goal, product,
+           result->quiet, result->count, (double)s->peak_bytes / (1 << 20), s->error,
+           subject_right(s) ? "" : "  FAILED: out of tolerance");
+    fflush(stdout);
+}
+
+static int report(kernel_bench *b, results *kept, int index)
+{
+    static const char *const AGAINST[] = {
+        [OF_PEAK] = "of peak", [OF_BANDWIDTH] = "of memory bandwidth", [OF_NAIVE] = "x naive loops"};
+    const kernel_run *r = &b->runs[index];
+    const harness_case *c = &b->cases[index];
+    result_row row = {.suite = "kernel", .goal = r->c->goal};
+    row.seconds = sampling_of(&c->taken, harness_undisturbed(b->cases, CASES, c));
+    row.of_peak = r->c->yardstick == OF_PEAK;
+    row.against = AGAINST[r->c->yardstick];
+    row.against_value = row.seconds.ratio;
+    subject_describe(&r->subject, &row);
+    result_figure(&row, "product", row.seconds.product);
+    if (r->c->yardstick == OF_BANDWIDTH)
+        results_bandwidth(kept, row.seconds.value / row.seconds.ratio);
+    results_add(kept, &row);
+    print_case(r, &row.seconds);
+    return subject_right(&r->subject) ? 0 : 1;
+}
+
+static int run_suite(kernel_bench *b, results *kept)
+{
+    int code = prepare_all(b);
+    if (!code)
+        code = harness_measure(b->options, b->cases, CASES);
+    if (code)
+        return code;
+    print_head();
+    for (int i = 0; i < CASES; i++)
+        if (b->cases[i].taken.count)
+            code |= report(b, kept, i);
     return code;
 }
 
 int bench_kernel(const bench_options *options)
 {
     ra_system_info machine = RA_SYSTEM_INFO_INIT;
-    if (ra_system_describe(&machine)) {
+    results *kept = NULL;
+    kernel_bench *b = calloc(1, sizeof *b);
+    int code = b ? results_open(options, &kept) : 2;
+    if (!code && ra_system_describe(&machine)) {
         fprintf(stderr, "ringattn bench: %s\n", ra_last_message());
-        return 2;
+        code = 2;
     }
-    int threads = options->threads ? options->threads : machine.cores;
-    probe_reading reading = probe_now(machine.kernel, threads);
-    printf("ringattn %s, %s, %s, %d threads\n", ra_version(), machine.processor, machine.compiler, threads);
-    printf("multiply-add peak now %.1f GFLOP/s (%s)\n", reading.fma / 1e9, ra_kernel_name(machine.kernel));
-    printf("ratio: to the multiply-add peak, the memory bandwidth (decode) or the naive loops (generic), measured "
-           "around each sample;\nmedian of the quiet samples, of all where none was quiet; product: what a matrix "
-           "product in "
-           "first-level cache reached\nof the same peak around the same samples\n\n");
-    bench_run *runs = calloc(CASES, sizeof *runs);
-    if (!runs)
-        return 1;
-    int code = run_cases(options, runs, machine.kernel, threads);
-    for (int i = 0; i < CASES; i++) {
-        ra_plan_free(runs[i].plan);
-        bench_tensors_give(&runs[i].tensors);
+    if (!code) {
+        b->options = options;
+        b->kernel = machine.kernel;
+        b->threads = options->threads ? options->threads : machine.cores;
+        b->pool.seed = options->seed;
+        printf("ringattn %s, %s, %s, %d threads\n", ra_version(), machine.processor, machine.compiler, b->threads);
+        printf("multiply-add peak now %.1f GFLOP/s (%s)\n", probe_now(b->kernel, b->threads).fma / 1e9,
+               ra_kernel_name(b->kernel));
+        printf("ratio: to the multiply-add peak, the memory bandwidth (decode) or the naive loops (generic), measured "
+               "around each sample;\nmedian of the quiet samples, of all where none was quiet; product: what a matrix "
+               "product in first-level cache reached\nof the same peak around the same samples\n\n");
+        code = run_suite(b, kept);
     }
-    free(runs);
-    return code;
+    for (int i = 0; b && i < CASES; i++)
+        subject_give(&b->runs[i].subject);
+    if (b)
+        bench_pool_give(&b->pool);
+    free(b);
+    return results_close(kept) ? 1 : code;
 }

@@ -1,16 +1,15 @@
 /*
- * ringattn bench memory: what a rank of a ring holds, for rings of many sizes. Each run is a process of its own, this
- * command's `attend` over files, so that the operating system's figure is that run's alone; the figures are read back
- * from its statistics.
+ * ringattn bench memory: what a rank of a ring holds, over ring sizes and over lengths. Each run is a process of its
+ * own, this command's `attend` over files, so that the operating system's figure is that run's alone; the figures are
+ * read back from its statistics, and rows of its output are compared with the oracle.
  */
-#include "bench.h"
 #include "fit.h"
 #include "launch.h"
+#include "stats_row.h"
+#include "tensors.h"
 
 #include <errno.h>
-#include <jansson.h>
 #include <math.h>
-#include <ringattn/ringattn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,7 +26,8 @@ enum {
     FITTED_ROWS = 256, /* below, what is rounded up to whole vectors and blocks bends the line */
     SHORT_FACTOR = 8,  /* of a rank's rows of one tensor: for float32, */
     LONG_FACTOR = 9,   /* and for half of that, because the states stay float32 */
-    F16_RANKS = 16
+    F16_RANKS = 16,
+    LENGTH_RANKS = 8 /* of runs of several lengths */
 };
 static const int64_t MIB = 1 << 20;
 static const int64_t FIXED_BYTES = 4 << 20;    /* of the bound */
@@ -35,7 +35,7 @@ static const int64_t PROCESS_BYTES = 24 << 20; /* what a process may need beside
 static const int64_t MPI_BYTES = 4 << 20;      /* what messages may add to an idle MPI process */
 static const double LEAST_OF_PLAN = 0.9, SLOPE = -1, SLOPE_WITHIN = 0.02;
 static const int RINGS[] = {2, 4, 8, 16, 32, 64};
-enum { RING_COUNT = sizeof RINGS / sizeof *RINGS, MPI_MOST = 4 };
+enum { RING_COUNT = sizeof RINGS / sizeof *RINGS, LENGTH_COUNT = 4, MOST_POINTS = RING_COUNT, MPI_MOST = 4 };
 
 /* What a rank holds, and may hold. Figures of runs are 0 where only a plan was made. */
 typedef struct memory_row {
@@ -53,6 +53,8 @@ typedef struct memory_bench {
     char directory[PATH_MAX - 32];
     int64_t length;
     int wrong;
+    results *kept;
+    bench_pool pool; /* what the inputs are made of */
 } memory_bench;
 
 /* ---- What must hold ---------------------------------------------------------------------------------------------- */
@@ -86,8 +88,21 @@ static int refused(const memory_row *r)
     return 1;
 }
 
+static void add_row(const memory_bench *b, const memory_row *r, result_row *row, const char *name)
+{
+    row->suite = "memory";
+    row->name = name;
+    if (r->bound)
+        result_figure(row, "bound_bytes", (double)r->bound);
+    if (r->resident_bound)
+        result_figure(row, "rss_bound_bytes", (double)r->resident_bound);
+    if (!within_bound(r) || !as_planned(r) || !resident_holds(r))
+        row->reason = "more memory than there may be";
+    results_add(b->kept, row);
+}
+
 /* The plan of `ringattn attend` for files of that length. */
-static int plan_row(memory_row *r)
+static int plan_row(const memory_bench *b, memory_row *r)
 {
     ra_problem problem = RA_PROBLEM_INIT;
     ra_ring_options ring = RA_RING_OPTIONS_INIT;
@@ -102,6 +117,23 @@ static int plan_row(memory_row *r)
         return refused(r);
     r->planned = ra_ring_plan_process_bytes(plan);
     r->bound = bound_of(r->length, r->ranks, r->dtype);
+    ra_plan_info info = RA_PLAN_INFO_INIT;
+    ra_plan_describe(ra_ring_plan_problem(plan), &info);
+    result_row row = {.problem = problem,
+                      .dtype = r->dtype,
+                      .strategy = "ring",
+                      .transport = "sim",
+                      .ring_size = r->ranks,
+                      .kernel = info.kernel,
+                      .threads = info.threads,
+                      .planned_bytes = r->planned};
+    for (int rank = 0; rank < r->ranks; rank++) {
+        ra_rank_info of_rank = RA_RANK_INFO_INIT;
+        ra_ring_plan_rank(plan, rank, &of_rank);
+        row.hops += of_rank.hops;
+        row.bytes_received += of_rank.bytes_received;
+    }
+    add_row(b, r, &row, "plan");
     ra_ring_plan_free(plan);
     return 0;
 }
@@ -166,47 +198,87 @@ static int attend(const memory_bench *b, int processes, int ranks, json_t **stat
     return *statistics ? 0 : 1;
 }
 
-static int64_t integer(const json_t *object, const char *field)
+/* Rows of the output in its file, against the oracle on the inputs made once more. */
+static ra_status compare_rows(const memory_bench *b, bench_tensors *t, const ra_plan *plan, result_row *row)
 {
-    return json_integer_value(json_object_get(object, field));
+    char path[PATH_MAX];
+    ra_array *array = NULL;
+    path_of(b, "o.npy", path);
+    ra_status status = ra_array_open(path, &array);
+    if (!status)
+        status = ra_array_read(array, 0, t->q.seq * HEADS * DIM, t->output.data);
+    for (int i = 0; i < BENCH_CHECKED_ROWS && !status; i++)
+        status = bench_check_row(plan, t, i, &row->error);
+    ra_array_close(array);
+    row->rows = BENCH_CHECKED_ROWS;
+    row->tolerance = bench_tolerance(row->dtype);
+    return status;
 }
 
-static int run_row(const memory_bench *b, memory_row *r)
+static int check_output(memory_bench *b, result_row *row)
+{
+    bench_shape shape = bench_shape_square(row->problem.q_len, HEADS, DIM);
+    ra_plan *plan = NULL;
+    shape.dtype = row->dtype;
+    bench_tensors *tensors = bench_pool_get(&b->pool, &shape, "memory");
+    if (!tensors)
+        return 1;
+    ra_status status = ra_plan_create(&row->problem, NULL, &plan);
+    if (!status)
+        status = compare_rows(b, tensors, plan, row);
+    ra_plan_free(plan);
+    if (status)
+        fprintf(stderr, "ringattn bench: %s\n", ra_last_message());
+    else if (!(row->error <= row->tolerance))
+        fprintf(stderr, "ringattn bench: %d ranks: the result is off by %.1e\n", row->ring_size, row->error);
+    return status || !(row->error <= row->tolerance);
+}
+
+static int run_row(memory_bench *b, memory_row *r)
 {
     json_t *statistics = NULL;
     if (attend(b, 0, r->ranks, &statistics))
         return 1;
-    const json_t *memory = json_object_get(statistics, "memory");
-    r->planned = integer(memory, "planned_peak_bytes");
-    r->accounted = integer(memory, "peak_bytes");
-    r->resident = integer(memory, "rss_peak_bytes");
+    result_row row = {0};
+    stats_row(statistics, &row);
+    r->planned = row.planned_bytes;
+    r->accounted = row.peak_bytes;
+    r->resident = row.resident_bytes;
     r->bound = bound_of(r->length, r->ranks, r->dtype);
     r->resident_bound = r->accounted + PROCESS_BYTES;
+    int failed = check_output(b, &row);
+    add_row(b, r, &row, "run");
     json_decref(statistics);
-    return 0;
+    return failed;
 }
 
 /* rows[0 .. processes), one for each rank; idle[rank]: what its process uses when it has hardly anything to do. */
-static int run_processes(const memory_bench *b, int processes, const int64_t *idle, memory_row *rows)
+static int run_processes(memory_bench *b, int processes, const int64_t *idle, memory_row *rows)
 {
     json_t *statistics = NULL;
     if (attend(b, processes, processes, &statistics))
         return 1;
     const json_t *ranks = json_object_get(statistics, "ranks");
+    result_row row = {0};
+    stats_row(statistics, &row);
     for (int rank = 0; rank < processes; rank++) {
         const json_t *r = json_array_get(ranks, (size_t)rank);
         rows[rank] = (memory_row){.ranks = processes,
                                   .rank = rank,
                                   .dtype = RA_F32,
                                   .length = b->length,
-                                  .planned = integer(r, "planned_peak_bytes"),
-                                  .accounted = integer(r, "peak_bytes"),
-                                  .resident = integer(r, "rss_peak_bytes")};
+                                  .planned = stats_integer(r, "planned_peak_bytes"),
+                                  .accounted = stats_integer(r, "peak_bytes"),
+                                  .resident = stats_integer(r, "rss_peak_bytes")};
         if (idle)
             rows[rank].resident_bound = rows[rank].planned + idle[rank] + MPI_BYTES;
+        row.resident_bytes = rows[rank].resident > row.resident_bytes ? rows[rank].resident : row.resident_bytes;
     }
+    int failed = check_output(b, &row);
+    if (idle)
+        add_row(b, &rows[0], &row, "processes");
     json_decref(statistics);
-    return 0;
+    return failed;
 }
 
 /* ---- Printing ---------------------------------------------------------------------------------------------------- */
@@ -245,42 +317,50 @@ static void print_row(memory_bench *b, const memory_row *r)
     b->wrong += !(bound && plan && resident);
 }
 
-/* ---- How it falls with R ----------------------------------------------------------------------------------------- */
+/* ---- How it goes with R and with the length ---------------------------------------------------------------------- */
 
-/* What a rank holds whatever R is, and the slope of the rest in logarithms. */
-static bool slope_of(const memory_row *rows, int count, bool planned, double *fixed, fit *slope)
+/* What a rank holds whatever R or the length is, and the slope of the rest in logarithms. */
+static bool slope_of(const memory_row *rows, int count, bool planned, bool over_ranks, double *fixed, fit *slope)
 {
-    double inverse[RING_COUNT], bytes[RING_COUNT], log_ranks[RING_COUNT], log_rest[RING_COUNT];
+    double share[MOST_POINTS], bytes[MOST_POINTS], log_x[MOST_POINTS], log_rest[MOST_POINTS];
     for (int i = 0; i < count; i++) {
-        inverse[i] = 1.0 / rows[i].ranks;
+        share[i] = (double)rows[i].length / rows[i].ranks;
         bytes[i] = (double)(planned ? rows[i].planned : rows[i].accounted);
     }
-    *fixed = fit_line(inverse, bytes, count).intercept;
+    *fixed = fit_line(share, bytes, count).intercept;
     for (int i = 0; i < count; i++) {
         if (bytes[i] <= *fixed)
             return false;
-        log_ranks[i] = log(rows[i].ranks);
+        log_x[i] = log(over_ranks ? rows[i].ranks : (double)rows[i].length);
         log_rest[i] = log(bytes[i] - *fixed);
     }
-    *slope = fit_line(log_ranks, log_rest, count);
+    *slope = fit_line(log_x, log_rest, count);
     return true;
 }
 
-static void print_slope(memory_bench *b, const memory_row *rows, int count, bool planned)
+static int64_t least_rows(const memory_row *rows, int count)
 {
-    const char *what = planned ? "planned" : "accounted";
-    double fixed;
+    int64_t least = INT64_MAX;
+    for (int i = 0; i < count; i++)
+        least = rows[i].length / rows[i].ranks < least ? rows[i].length / rows[i].ranks : least;
+    return least;
+}
+
+static void print_slope(memory_bench *b, const memory_row *rows, int count, bool planned, bool over_ranks)
+{
+    const char *what = planned ? "planned" : "accounted", *over = over_ranks ? "R" : "length";
+    double fixed, wanted = over_ranks ? SLOPE : -SLOPE;
     fit slope;
     if (count < 3) {
-        printf("slope of %s: not with %d rings\n\n", what, count);
+        printf("slope of %s over %s: not with %d points\n\n", what, over, count);
         return;
     }
-    bool judged = rows[0].length / rows[count - 1].ranks >= FITTED_ROWS;
-    bool found = slope_of(rows, count, planned, &fixed, &slope);
-    bool holds = found && fabs(slope.slope - SLOPE) <= SLOPE_WITHIN;
+    bool judged = least_rows(rows, count) >= FITTED_ROWS;
+    bool found = slope_of(rows, count, planned, over_ranks, &fixed, &slope);
+    bool holds = found && fabs(slope.slope - wanted) <= SLOPE_WITHIN;
     if (found)
-        printf("slope of log(%s - %.2f) over log R: %.4f, standard error %.4f; must be %g within %g: ", what,
-               fixed / (double)MIB, slope.slope, slope.error, SLOPE, SLOPE_WITHIN);
+        printf("slope of log(%s - %.2f) over log %s: %.4f, standard error %.4f; must be %g within %g: ", what,
+               fixed / (double)MIB, over, slope.slope, slope.error, wanted, SLOPE_WITHIN);
     else
         printf("slope of %s: none, the fixed part %.2f is as large as a rank; ", what, fixed / (double)MIB);
     if (judged)
@@ -301,15 +381,15 @@ static int show_plans(memory_bench *b)
     print_head("R", "limit");
     for (int i = 0; i < RING_COUNT; i++) {
         rows[i] = (memory_row){.ranks = RINGS[i], .rank = -1, .dtype = RA_F32, .length = PLAN_LENGTH};
-        if (plan_row(&rows[i]))
+        if (plan_row(b, &rows[i]))
             return 1;
         print_row(b, &rows[i]);
     }
     memory_row half = {.ranks = F16_RANKS, .rank = -1, .dtype = RA_F16, .length = PLAN_LENGTH};
-    if (plan_row(&half))
+    if (plan_row(b, &half))
         return 1;
     print_row(b, &half);
-    print_slope(b, rows, RING_COUNT, true);
+    print_slope(b, rows, RING_COUNT, true, true);
     return 0;
 }
 
@@ -340,12 +420,33 @@ static int show_runs(memory_bench *b)
             return 1;
         print_row(b, &half);
     }
-    print_slope(b, rows, count, false);
+    print_slope(b, rows, count, false, true);
+    return 0;
+}
+
+/* A ring of one size over lengths that double. */
+static int show_lengths(memory_bench *b)
+{
+    memory_row rows[LENGTH_COUNT];
+    int count = 0;
+    printf("runs of %d ranks over lengths\n", LENGTH_RANKS);
+    print_head("R", "limit");
+    for (int64_t length = b->length >> (LENGTH_COUNT - 1); length <= b->length && !stopped(b); length *= 2) {
+        memory_row *r = &rows[count];
+        *r = (memory_row){.ranks = LENGTH_RANKS, .rank = -1, .dtype = RA_F32, .length = length};
+        if (length / LENGTH_RANKS < LEAST_ROWS)
+            continue;
+        if (make_inputs(b, length, RA_F32) || run_row(b, r))
+            return 1;
+        print_row(b, r);
+        count++;
+    }
+    print_slope(b, rows, count, false, false);
     return 0;
 }
 
 /* The same command with next to nothing to do: what its processes use beside what a plan counts. */
-static int measure_idle(const memory_bench *b, int processes, int64_t *idle)
+static int measure_idle(memory_bench *b, int processes, int64_t *idle)
 {
     memory_row rows[MPI_MOST];
     if (make_inputs(b, IDLE_LENGTH * processes, RA_F32) || run_processes(b, processes, NULL, rows))
@@ -394,23 +495,28 @@ static void clean(const memory_bench *b)
 
 int bench_memory(const bench_options *options)
 {
-    memory_bench b = {.options = options};
+    memory_bench b = {.options = options, .pool = {.seed = 1}};
     const char *place = getenv("TMPDIR");
     b.length = options->length ? options->length : options->quick ? QUICK_LENGTH : RUN_LENGTH;
-    if (launch_find(&b.command, options->mpi, options->interrupted))
+    if (launch_find(&b.command, options->mpi, options->interrupted) || results_open(options, &b.kept))
         return 2;
     int length = snprintf(b.directory, sizeof b.directory, "%s/ringattn-bench-XXXXXX", place ? place : "/tmp");
     if (length >= (int)sizeof b.directory || !mkdtemp(b.directory)) {
         fprintf(stderr, "ringattn bench: %s: no temporary directory: %s\n", place ? place : "/tmp",
                 length >= (int)sizeof b.directory ? "the name is too long" : strerror(errno));
+        results_close(b.kept);
         return 2;
     }
     int failed = show_plans(&b);
     if (!failed && !stopped(&b))
         failed = show_runs(&b);
     if (!failed && !stopped(&b))
+        failed = show_lengths(&b);
+    if (!failed && !stopped(&b))
         failed = show_processes(&b);
     clean(&b);
+    bench_pool_give(&b.pool);
+    failed |= results_close(b.kept);
     if (b.wrong)
         fprintf(stderr, "ringattn bench: %d bound%s not hold\n", b.wrong, b.wrong == 1 ? " does" : "s do");
     return failed || b.wrong ? 1 : 0;

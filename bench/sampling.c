@@ -22,7 +22,9 @@ double sampling_quantile(double *values, int count, double fraction)
     if (count == 0)
         return 0;
     qsort(values, (size_t)count, sizeof *values, ascending);
-    return values[(int)(fraction * (count - 1))];
+    double place = fraction * (count - 1);
+    int below = (int)place, above = below + 1 < count ? below + 1 : below;
+    return values[below] + (place - below) * (values[above] - values[below]);
 }
 
 int sampling_readings(const samples *s, double *readings)
@@ -45,23 +47,42 @@ static bool quiet(const sample *s, probe_reading best)
     return s->share >= enough && s->before.gemm >= enough * best.gemm && s->after.gemm >= enough * best.gemm;
 }
 
+double sampling_spread(const samples *s)
+{
+    double seconds[SAMPLING_MOST];
+    if (s->count < 3)
+        return INFINITY;
+    for (int i = 0; i < s->count; i++)
+        seconds[i] = s->at[i].seconds;
+    double median = sampling_median(seconds, s->count);
+    return (sampling_quantile(seconds, s->count, 0.75) - sampling_quantile(seconds, s->count, 0.25)) / median;
+}
+
 sampling_result sampling_of(const samples *s, probe_reading best)
 {
-    sampling_result result = {0, 0, 0, 0, s->count};
+    sampling_result result = {.count = s->count};
     for (int i = 0; i < s->count; i++)
         result.quiet += quiet(&s->at[i], best);
     double values[SAMPLING_MOST], ratios[SAMPLING_MOST], products[SAMPLING_MOST];
+    double seconds[SAMPLING_MOST], peaks[SAMPLING_MOST];
     int n = 0;
     for (int i = 0; i < s->count; i++)
         if (result.quiet == 0 || quiet(&s->at[i], best)) {
-            double peak = fmax(s->at[i].before.fma, s->at[i].after.fma);
-            values[n] = s->at[i].value;
-            ratios[n] = s->at[i].value / peak;
-            products[n++] = (s->at[i].before.gemm + s->at[i].after.gemm) / 2 / peak;
+            const sample *one = &s->at[i];
+            double peak = fmax(one->before.fma, one->after.fma);
+            values[n] = one->value;
+            seconds[n] = one->seconds;
+            peaks[n] = peak;
+            ratios[n] = one->value / (one->yard > 0 ? one->yard : peak);
+            products[n++] = (one->before.gemm + one->after.gemm) / 2 / peak;
         }
     result.value = sampling_median(values, n);
     result.ratio = sampling_median(ratios, n);
     result.product = sampling_median(products, n);
+    result.peak = sampling_median(peaks, n);
+    result.seconds = sampling_median(seconds, n);
+    result.low = sampling_quantile(seconds, n, 0.25);
+    result.high = sampling_quantile(seconds, n, 0.75);
     return result;
 }
 
@@ -70,15 +91,15 @@ sampling_relation sampling_against(const samples *s, const samples *base, probe_
     sampling_relation result = {0, 0, 0, 0, s->count < base->count ? s->count : base->count};
     for (int i = 0; i < result.count; i++)
         result.quiet += quiet(&s->at[i], best) && quiet(&base->at[i], best);
-    double values[SAMPLING_MOST], bases[SAMPLING_MOST], ratios[SAMPLING_MOST];
+    double seconds[SAMPLING_MOST], bases[SAMPLING_MOST], ratios[SAMPLING_MOST];
     int n = 0;
     for (int i = 0; i < result.count; i++)
         if (result.quiet == 0 || (quiet(&s->at[i], best) && quiet(&base->at[i], best))) {
-            values[n] = s->at[i].value;
-            bases[n] = base->at[i].value;
-            ratios[n++] = s->at[i].value / base->at[i].value;
+            seconds[n] = s->at[i].seconds;
+            bases[n] = base->at[i].seconds;
+            ratios[n++] = s->at[i].seconds / base->at[i].seconds;
         }
-    result.value = sampling_median(values, n);
+    result.seconds = sampling_median(seconds, n);
     result.base = sampling_median(bases, n);
     result.ratio = sampling_median(ratios, n);
     return result;
@@ -86,15 +107,17 @@ sampling_relation sampling_against(const samples *s, const samples *base, probe_
 
 ra_status sampling_take(samples *taken, ra_kernel_id kernel, int threads, sampling_work work, void *user)
 {
-    sample *s = &taken->at[taken->count++];
-    double seconds;
-    s->before = probe_now(kernel, threads);
+    sample *s = &taken->at[taken->count];
+    *s = (sample){.share = -1, .before = probe_now(kernel, threads)};
     double processor = probe_processor_seconds(), start = probe_seconds();
-    ra_status status = work(user, &seconds);
+    ra_status status = work(user, s);
     if (status)
         return status;
-    s->share = (probe_processor_seconds() - processor) / ((probe_seconds() - start) * threads);
-    s->value = 1 / seconds;
+    if (s->share < 0)
+        s->share = (probe_processor_seconds() - processor) / ((probe_seconds() - start) * threads);
+    if (s->value == 0)
+        s->value = 1 / s->seconds;
     s->after = probe_now(kernel, threads);
+    taken->count++;
     return RA_OK;
 }

@@ -9,8 +9,10 @@
 enum { SAMPLING_MOST = 1000 };
 
 typedef struct sample {
+    double seconds;
     double value; /* the rate that was measured */
     double share; /* of the processor time that its threads could have had */
+    double yard;  /* what the rate is compared with; 0: the peak around it */
     probe_reading before, after;
 } sample;
 
@@ -19,22 +21,32 @@ typedef struct samples {
     sample at[SAMPLING_MOST];
 } samples;
 
-/* Something to be timed: the seconds that it took. */
-typedef ra_status (*sampling_work)(void *user, double *seconds);
+/*
+ * Something to be timed: sets the seconds that it took, and whatever else of the sample is not what sampling_take makes
+ * of it: the value 1 / seconds, the share by the processor time of this process, the yard 0.
+ */
+typedef ra_status (*sampling_work)(void *user, sample *s);
 
-/* One more sample of it, between two readings of the probes; its value is how often it could be done in a second. */
+/* One more sample of it, between two readings of the probes. */
 ra_status sampling_take(samples *s, ra_kernel_id kernel, int threads, sampling_work work, void *user);
 
-/* Ratio to the peak (the higher of its two readings), of quiet samples if there are any, else of all. */
+/* Ratio to the yard, or to the peak (the higher of its two readings), of quiet samples if there are any, else of all.
+ */
 typedef struct sampling_result {
-    double value, ratio; /* medians */
-    double product;      /* median of what the matrix-product probe reached of the peak around the same samples */
+    double value, ratio;       /* medians */
+    double seconds, low, high; /* the median and the quartiles */
+    double product;            /* median of what the matrix-product probe reached of the peak around the samples */
+    double peak;               /* median of the peak */
     int quiet, count;
 } sampling_result;
 
-/* The middle value, and the value below which a fraction of them lies; both sort `values`, and are 0 for none. */
+/* The middle value, and the value at a fraction of the way up, between two of them in proportion; both sort `values`,
+ * and are 0 for none. */
 double sampling_median(double *values, int count);
 double sampling_quantile(double *values, int count, double fraction);
+
+/* How far the middle half of all samples' seconds is apart, to their median; infinite for fewer than three. */
+double sampling_spread(const samples *s);
 
 /* Copies the readings of the matrix-product probe, two for each sample; returns how many. */
 int sampling_readings(const samples *s, double *readings);
@@ -50,11 +62,11 @@ probe_reading sampling_undisturbed(double *readings, int count);
 sampling_result sampling_of(const samples *s, probe_reading best);
 
 /*
- * Two things measured in the same rounds: medians of both and of the rounds' ratios, over the rounds in which both were
- * quiet if there are any, else over all.
+ * Two things measured in the same rounds: medians of the seconds of both and of the rounds' ratios of seconds, over the
+ * rounds in which both were quiet if there are any, else over all.
  */
 typedef struct sampling_relation {
-    double value, base, ratio;
+    double seconds, base, ratio;
     int quiet, count;
 } sampling_relation;
 

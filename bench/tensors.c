@@ -1,16 +1,24 @@
 #include "tensors.h"
 
+#include <assert.h>
 #include <math.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 
 enum { LARGE_PAGE = 2 << 20, MOST_DIM = 1024 };
 
+bench_shape bench_shape_square(int64_t length, int64_t heads, int64_t dim)
+{
+    return (bench_shape){1, length, length, heads, heads, dim, RA_F32};
+}
+
 ra_status bench_tensors_take(bench_tensors *t, const bench_shape *s, const char *name)
 {
     int64_t size = (int64_t)ra_dtype_size(s->dtype);
-    int64_t query_bytes = s->q_len * s->heads * s->dim * size, key_bytes = s->kv_len * s->kv_heads * s->dim * size;
+    int64_t query_bytes = s->batch * s->q_len * s->heads * s->dim * size;
+    int64_t key_bytes = s->batch * s->kv_len * s->kv_heads * s->dim * size;
     size_t bytes = (size_t)(2 * query_bytes + 2 * key_bytes + LARGE_PAGE - 1) / LARGE_PAGE * LARGE_PAGE;
     char *at = t->memory = aligned_alloc(LARGE_PAGE, bytes);
     if (!at) {
@@ -19,14 +27,15 @@ ra_status bench_tensors_take(bench_tensors *t, const bench_shape *s, const char 
     }
     madvise(at, bytes, MADV_HUGEPAGE);
     t->key_value_bytes = 2 * key_bytes;
-    t->k = ra_tensor_dense(at, s->dtype, RA_BSHD, 1, s->kv_len, s->kv_heads, s->dim);
-    t->v = ra_tensor_dense(at + key_bytes, s->dtype, RA_BSHD, 1, s->kv_len, s->kv_heads, s->dim);
-    t->q = ra_tensor_dense(at + 2 * key_bytes, s->dtype, RA_BSHD, 1, s->q_len, s->heads, s->dim);
-    t->output = ra_tensor_dense(at + 2 * key_bytes + query_bytes, s->dtype, RA_BSHD, 1, s->q_len, s->heads, s->dim);
+    t->k = ra_tensor_dense(at, s->dtype, RA_BSHD, s->batch, s->kv_len, s->kv_heads, s->dim);
+    t->v = ra_tensor_dense(at + key_bytes, s->dtype, RA_BSHD, s->batch, s->kv_len, s->kv_heads, s->dim);
+    t->q = ra_tensor_dense(at + 2 * key_bytes, s->dtype, RA_BSHD, s->batch, s->q_len, s->heads, s->dim);
+    t->output =
+        ra_tensor_dense(at + 2 * key_bytes + query_bytes, s->dtype, RA_BSHD, s->batch, s->q_len, s->heads, s->dim);
     return RA_OK;
 }
 
-/* The tensors are dense [1, seq, heads, dim]: element i of each is value i of its stream. */
+/* The tensors are dense [batch, seq, heads, dim]: element i of each is value i of its stream. */
 static void fill(const ra_tensor *t, uint64_t seed)
 {
     ra_generate_as(RA_NORMAL, seed, 0, t->batch * t->seq * t->heads * t->dim, t->dtype, t->data);
@@ -45,16 +54,31 @@ void bench_tensors_give(bench_tensors *t)
     t->memory = NULL;
 }
 
-ra_status bench_check_row(const ra_plan *plan, const bench_tensors *t, int64_t query, int64_t head, double *error)
+static bool same_shape(const bench_shape *a, const bench_shape *b)
 {
-    double row[MOST_DIM];
-    ra_status status = ra_reference_row(plan, &t->q, &t->k, &t->v, 0, head, query, row, NULL);
-    for (int64_t d = 0; d < t->output.dim && !status; d++) {
-        double difference = fabs(row[d] - ra_tensor_get(&t->output, 0, query, head, d));
-        if (!(difference <= *error) && !isnan(*error)) /* NaN is an error too, and stays */
-            *error = difference;
-    }
-    return status;
+    return a->batch == b->batch && a->q_len == b->q_len && a->kv_len == b->kv_len && a->heads == b->heads &&
+           a->kv_heads == b->kv_heads && a->dim == b->dim && a->dtype == b->dtype;
+}
+
+bench_tensors *bench_pool_get(bench_pool *pool, const bench_shape *shape, const char *name)
+{
+    for (int i = 0; i < pool->count; i++)
+        if (same_shape(&pool->shapes[i], shape))
+            return &pool->tensors[i];
+    assert(pool->count < BENCH_MOST_SHAPES);
+    bench_tensors *t = &pool->tensors[pool->count];
+    if (bench_tensors_take(t, shape, name))
+        return NULL;
+    bench_tensors_fill(t, pool->seed);
+    pool->shapes[pool->count++] = *shape;
+    return t;
+}
+
+void bench_pool_give(bench_pool *pool)
+{
+    for (int i = 0; i < pool->count; i++)
+        bench_tensors_give(&pool->tensors[i]);
+    pool->count = 0;
 }
 
 int64_t bench_checked_query(const bench_tensors *t, int index)
@@ -62,9 +86,17 @@ int64_t bench_checked_query(const bench_tensors *t, int index)
     return t->q.seq * index / BENCH_CHECKED_ROWS;
 }
 
-int64_t bench_checked_head(const bench_tensors *t, int index)
+ra_status bench_check_row(const ra_plan *plan, const bench_tensors *t, int index, double *error)
 {
-    return index % t->q.heads;
+    double row[MOST_DIM];
+    int64_t batch = index % t->q.batch, query = bench_checked_query(t, index), head = index % t->q.heads;
+    ra_status status = ra_reference_row(plan, &t->q, &t->k, &t->v, batch, head, query, row, NULL);
+    for (int64_t d = 0; d < t->output.dim && !status; d++) {
+        double difference = fabs(row[d] - ra_tensor_get(&t->output, batch, query, head, d));
+        if (!(difference <= *error) && !isnan(*error)) /* NaN is an error too, and stays */
+            *error = difference;
+    }
+    return status;
 }
 
 double bench_tolerance(ra_dtype dtype)

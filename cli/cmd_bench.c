@@ -13,13 +13,26 @@ typedef struct bench_suite {
     const char *name;
     int (*run)(const bench_options *options);
     int rounds, quick_rounds; /* unless --rounds says otherwise */
-    bool samples, length;     /* which options it takes beside --quick */
-    bool lengths;             /* several, a budget and a file for results */
+    bool samples, length;     /* which options it takes beside --quick and --output */
+    bool lengths, budget;     /* several, and what a process may hold */
+    bool published;           /* --seed-table */
     bool hidden;              /* is started by another one */
+    bool all;                 /* every suite that is not hidden and not this one */
     const char *summary, *quick, *length_help, *example;
 } bench_suite;
 
 static const bench_suite SUITES[] = {
+    {.name = "compare",
+     .run = bench_compare,
+     .rounds = 7,
+     .quick_rounds = 3,
+     .samples = true,
+     .lengths = true,
+     .published = true,
+     .summary = "Every strategy, order and pattern side by side, and naive attention on OpenBLAS.",
+     .quick = "2048 tokens alone, three rounds",
+     .length_help = "lengths (default 2048,4096,8192)",
+     .example = "ringattn bench compare --seed-table --output results.jsonl"},
     {.name = "kernel",
      .run = bench_kernel,
      .rounds = 15,
@@ -31,8 +44,8 @@ static const bench_suite SUITES[] = {
     {.name = "memory",
      .run = bench_memory,
      .length = true,
-     .summary = "What a rank of a ring holds: planned, accounted and as the system saw it, for rings of 2 to 64\n"
-                "and for MPI processes. Exit code 1 when a bound does not hold.",
+     .summary = "What a rank of a ring holds: planned, accounted and as the system saw it, for rings of 2 to 64,\n"
+                "over lengths, and for MPI processes. Exit code 1 when a bound does not hold.",
      .quick = "runs of length 4096",
      .length_help = "length of the runs (default 16384); plans are shown for 65536",
      .example = "ringattn bench memory --quick"},
@@ -65,7 +78,7 @@ static const bench_suite SUITES[] = {
      .samples = true,
      .length = true,
      .summary = "Dilated, block-sparse and windowed attention, against the multiply-add peak and a dense run.",
-     .quick = "two rounds",
+     .quick = "a quarter of the lengths, two rounds",
      .length_help = "length of the dense case (default 16384); others are 4 to 64 times as long",
      .example = "ringattn bench sparse --quick"},
     {.name = "tiles",
@@ -82,11 +95,21 @@ static const bench_suite SUITES[] = {
     {.name = "extreme",
      .run = bench_extreme,
      .lengths = true,
+     .budget = true,
      .summary = "Dilated attention over a million tokens and more, made up on the way, in a budget that is kept; and\n"
                 "full attention over 262144 in 64 MiB. About ten minutes.",
      .quick = "a million tokens alone",
      .length_help = "lengths of the dilated runs (default 1M,4M,16M,64M; 1G is understood)",
      .example = "ringattn bench extreme --length 1G --output results.jsonl"},
+    {.name = "all",
+     .rounds = 7,
+     .quick_rounds = 3,
+     .samples = true,
+     .published = true,
+     .all = true,
+     .summary = "All of them, one after the other; what ringattn report makes a page of.",
+     .quick = "each as quick as it can be: about five minutes in all",
+     .example = "ringattn bench all --quick --output results.jsonl"},
     {.name = "tiles-run",
      .run = bench_tiles_run,
      .rounds = 1,
@@ -116,7 +139,10 @@ static int print_suites(void)
         }
         putchar('\n');
     }
-    printf("  --help  print this text; with a suite, its options\n\nexample: ringattn bench kernel --quick\n");
+    printf("  --compare OLD.jsonl NEW.jsonl [--threshold PERCENT]\n"
+           "          what got faster or slower beyond the noise between two files of results; exit code 1 when\n"
+           "          something is slower by more than the threshold (default 5)\n"
+           "  --help  print this text; with a suite, its options\n\nexample: ringattn bench kernel --quick\n");
     return EXIT_OK;
 }
 
@@ -127,7 +153,7 @@ static int parse(const bench_suite *suite, int argc, char **argv, bench_options 
     char verb[32], rounds_help[64];
     const char *input = "gen:1";
     snprintf(verb, sizeof verb, "bench %s", suite->name);
-    snprintf(rounds_help, sizeof rounds_help, "samples of each case (default %d)", suite->rounds);
+    snprintf(rounds_help, sizeof rounds_help, "samples of each case at most (default %d)", suite->rounds);
     arg_shape lengths = {0};
     const struct {
         bool taken;
@@ -142,11 +168,17 @@ static int parse(const bench_suite *suite, int argc, char **argv, bench_options 
           .target = &rounds,
           .min = 1,
           .max = 1000}},
+        {suite->samples,
+         {.name = "seconds",
+          .kind = ARG_REAL,
+          .metavar = "S",
+          .help = "no further round of samples after so long (default: no limit)",
+          .target = &bench->seconds}},
         {suite->samples || suite->lengths,
          {.name = "threads",
           .kind = ARG_INTEGER,
           .metavar = "N",
-          .help = suite->length || suite->lengths ? "threads in all (default 2)" : "threads (default: cores)",
+          .help = strcmp(suite->name, "kernel") == 0 ? "threads (default: cores)" : "threads in all (default 2)",
           .target = &threads,
           .min = 1,
           .max = 4096}},
@@ -172,7 +204,7 @@ static int parse(const bench_suite *suite, int argc, char **argv, bench_options 
           .max = 1 << 20}},
         {suite->lengths,
          {.name = "length", .kind = ARG_SHAPE, .metavar = "N,N,...", .help = suite->length_help, .target = &lengths}},
-        {suite->lengths,
+        {suite->budget,
          {.name = "memory",
           .kind = ARG_BYTES,
           .metavar = "BYTES",
@@ -180,7 +212,12 @@ static int parse(const bench_suite *suite, int argc, char **argv, bench_options 
           .target = &bench->memory,
           .min = 1,
           .max = INT64_MAX}},
-        {suite->lengths,
+        {suite->published,
+         {.name = "seed-table",
+          .kind = ARG_FLAG,
+          .help = "the configurations of published reports, too",
+          .target = &bench->seed_table}},
+        {true,
          {.name = "output",
           .kind = ARG_TEXT,
           .metavar = "FILE",
@@ -206,22 +243,46 @@ static int parse(const bench_suite *suite, int argc, char **argv, bench_options 
     return code;
 }
 
+/* Every suite with the rounds of its own, into the same file. A suite that fails does not keep others from running. */
+static int run_all(const bench_options *bench)
+{
+    int code = EXIT_OK;
+    for (int i = 0; i < SUITE_COUNT && !interrupted(); i++) {
+        const bench_suite *suite = &SUITES[i];
+        if (suite->hidden || suite->all)
+            continue;
+        bench_options own = *bench;
+        own.rounds = bench->quick ? suite->quick_rounds : suite->rounds;
+        printf("%s== %s\n", i ? "\n" : "", suite->name);
+        fflush(stdout);
+        int failed = suite->run(&own);
+        code = failed > code ? failed : code;
+    }
+    return code;
+}
+
+static const bench_suite *find(const char *name)
+{
+    for (int i = 0; i < SUITE_COUNT; i++)
+        if (strcmp(name, SUITES[i].name) == 0)
+            return &SUITES[i];
+    return NULL;
+}
+
 int cmd_bench(int argc, char **argv)
 {
     if (argc == 2 && strcmp(argv[1], "--help") == 0)
         return print_suites();
-    const bench_suite *suite = NULL;
-    for (int i = 0; i < SUITE_COUNT && argc >= 2; i++)
-        if (strcmp(argv[1], SUITES[i].name) == 0)
-            suite = &SUITES[i];
+    const bench_suite *suite = argc < 2 ? NULL : find(argv[1]);
     if (!suite)
         return report(EXIT_USAGE,
-                      "expected one of the suites kernel, memory, ring, sparse, tiles and extreme, found %s",
+                      "expected one of the suites compare, kernel, memory, ring, sparse, tiles, extreme and all, or "
+                      "--compare, found %s",
                       argc < 2 ? "nothing" : argv[1]);
     bench_options bench = {.interrupted = interrupted, .mpi = job_mpi_name()};
     int code = parse(suite, argc - 1, argv + 1, &bench);
     if (code != ARGS_RUN)
         return code;
-    code = suite->run(&bench);
+    code = suite->all ? run_all(&bench) : suite->run(&bench);
     return interrupted() ? interrupt_exit() : code;
 }

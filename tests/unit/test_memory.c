@@ -65,12 +65,35 @@ static void large_blocks_go_back_to_the_system(void **state)
         free(small[round]);
 }
 
+/* Grown, shrunk, and from and to sizes that are not mapped: the beginning of large blocks stays what it was. */
+static void a_block_becomes_one_of_another_size(void **state)
+{
+    (void)state;
+    static const int64_t SIZES[] = {0, 100, 4 * MIB, 9 * MIB + 1, 9 * MIB + 1, 2 * MIB, 64, 3 * MIB};
+    enum { COUNT = sizeof SIZES / sizeof *SIZES };
+    void *block = NULL;
+    for (int i = 1; i < COUNT; i++) {
+        ra_accountant accountant = {0, 0};
+        assert_int_equal(ra_memory_renew(&accountant, SIZES[i], "a block", &block, SIZES[i - 1]), RA_OK);
+        assert_true(block && (uintptr_t)block % 64 == 0);
+        assert_true(accountant.bytes == ra_memory_rounded(SIZES[i]) && accountant.peak == accountant.bytes);
+        if (SIZES[i] >= MIB && SIZES[i - 1] >= MIB)
+            assert_int_equal(((unsigned char *)block)[0], i - 1);
+        memset(block, i, (size_t)SIZES[i]);
+    }
+    ra_accountant accountant = {0, 0};
+    assert_int_equal(ra_memory_renew(&accountant, INT64_C(1) << 60, "a block", &block, SIZES[COUNT - 1]),
+                     RA_ERROR_MEMORY);
+    assert_true(!block && accountant.bytes == 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(blocks_are_aligned_and_counted),
         cmocka_unit_test(too_much_is_a_status),
         cmocka_unit_test(large_blocks_go_back_to_the_system),
+        cmocka_unit_test(a_block_becomes_one_of_another_size),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

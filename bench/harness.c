@@ -1,0 +1,120 @@
+#include "harness.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { LEAST_ROUNDS = 3 };
+static const double SMALL_SPREAD = 0.01;
+
+/* Numbers that look random, the same in every run: a round's order can be repeated. */
+static uint64_t draw(uint64_t *state)
+{
+    uint64_t x = *state += 0x9e3779b97f4a7c15u;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    return x ^ (x >> 31);
+}
+
+static void shuffle(int *order, int count, uint64_t *state)
+{
+    for (int i = count - 1; i > 0; i--) {
+        int other = (int)(draw(state) % (uint64_t)(i + 1)), kept = order[i];
+        order[i] = order[other];
+        order[other] = kept;
+    }
+}
+
+static bool full(const harness_case *c, int rounds)
+{
+    return !c->run || c->taken.count >= (c->most && c->most < rounds ? c->most : rounds);
+}
+
+/* Nothing more is to be learned: all that may still take samples agree with themselves. */
+static bool settled(const harness_case *cases, int count, int rounds)
+{
+    for (int i = 0; i < count; i++)
+        if (!full(&cases[i], rounds) && !(sampling_spread(&cases[i].taken) <= SMALL_SPREAD))
+            return false;
+    return true;
+}
+
+static void show(const char *name, int round, const bench_options *options)
+{
+    if (isatty(STDERR_FILENO))
+        fprintf(stderr, "\rround %d of at most %d: %-48.48s", round + 1, options->rounds, name);
+}
+
+static void show_nothing(void)
+{
+    if (isatty(STDERR_FILENO))
+        fprintf(stderr, "\r%80s\r", "");
+}
+
+static int run_round(const bench_options *options, harness_case *cases, const int *order, int count, int round)
+{
+    for (int i = 0; i < count && !options->interrupted(); i++) {
+        harness_case *c = &cases[order[i]];
+        if (full(c, options->rounds))
+            continue;
+        show(c->name, round, options);
+        ra_status status = sampling_take(&c->taken, c->kernel, c->threads, c->run, c->user);
+        if (status) {
+            show_nothing();
+            fprintf(stderr, "ringattn bench: %s: %s: %s\n", c->name, ra_status_name(status), ra_last_message());
+            return 1;
+        }
+    }
+    return 0;
+}
+
+int harness_measure(const bench_options *options, harness_case *cases, int count)
+{
+    int *order = malloc((size_t)(count > 0 ? count : 1) * sizeof *order), code = 0;
+    uint64_t state = options->seed;
+    double end = options->seconds > 0 ? probe_seconds() + options->seconds : INFINITY;
+    if (!order) {
+        fprintf(stderr, "ringattn bench: out of memory\n");
+        return 1;
+    }
+    for (int i = 0; i < count; i++)
+        order[i] = i;
+    for (int round = 0; round < options->rounds && !code && !options->interrupted(); round++) {
+        if (round >= LEAST_ROUNDS && (probe_seconds() >= end || settled(cases, count, options->rounds)))
+            break;
+        shuffle(order, count, &state);
+        code = run_round(options, cases, order, count, round);
+    }
+    show_nothing();
+    free(order);
+    return code;
+}
+
+probe_reading harness_undisturbed(const harness_case *cases, int count, const harness_case *of)
+{
+    int most = 0, n = 0;
+    for (int i = 0; i < count; i++)
+        most += 2 * cases[i].taken.count;
+    double *readings = malloc((size_t)(most ? most : 1) * sizeof *readings);
+    if (!readings) /* then every sample counts as quiet */
+        return (probe_reading){0, 0};
+    for (int i = 0; i < count; i++)
+        if (cases[i].run && cases[i].kernel == of->kernel && cases[i].threads == of->threads)
+            n += sampling_readings(&cases[i].taken, readings + n);
+    probe_reading best = sampling_undisturbed(readings, n);
+    free(readings);
+    return best;
+}
+
+bool harness_wanted(const bench_options *options, const char *name)
+{
+    return !options->only || strstr(name, options->only);
+}
+
+int harness_nothing(const bench_options *options)
+{
+    fprintf(stderr, "ringattn bench: no case has \"%s\" in its name\n", options->only);
+    return 2;
+}
