@@ -55,6 +55,7 @@ one_thread+='|pattern|plan|refusals|ring_plan|safetensors|schedule|sieve|status|
 
 # Installing says nothing new about memory or threads, and a sanitized library needs a sanitized program around it.
 stage_sanitize() {
+    [[ -n ${RINGATTN_SLOW:-} ]] || export RINGATTN_SANITIZED=1
     UBSAN_OPTIONS=print_stacktrace=1 ASAN_OPTIONS=allocator_may_return_null=1 \
         LSAN_OPTIONS=suppressions=$PWD/tools/leaks.txt:print_suppressions=0 suite address -LE '^(slow|install)$'
     # Archer tells the thread sanitizer how OpenMP synchronises; without it every barrier looks like a race.
@@ -63,6 +64,7 @@ stage_sanitize() {
     OMP_TOOL_LIBRARIES=$llvm/lib/libarcher.so \
         TSAN_OPTIONS=ignore_noninstrumented_modules=1:allocator_may_return_null=1 \
         suite thread -LE '^(slow|install)$' -E "$one_thread"
+    unset RINGATTN_SANITIZED
 }
 
 stage_fuzz() {

@@ -2,14 +2,30 @@
 
 #include <stdlib.h>
 
+enum { SLOW_FACTOR = 20, SANITIZED_PART = 4 };
+
+static bool is_set(const char *name)
+{
+    const char *value = getenv(name);
+    return value && *value;
+}
+
 seed_range seeds(int quick)
 {
-    const char *picked = getenv("RINGATTN_SEED"), *slow = getenv("RINGATTN_SLOW");
+    const char *picked = getenv("RINGATTN_SEED");
     if (picked) {
         uint64_t seed = strtoull(picked, NULL, 10);
         return (seed_range){seed, seed + 1};
     }
-    return (seed_range){1, 1 + (uint64_t)quick * (slow && *slow ? 20 : 1)};
+    int count = is_set("RINGATTN_SLOW")        ? quick * SLOW_FACTOR
+                : is_set("RINGATTN_SANITIZED") ? (quick + SANITIZED_PART - 1) / SANITIZED_PART
+                                               : quick;
+    return (seed_range){1, 1 + (uint64_t)count};
+}
+
+int stride(int quick)
+{
+    return is_set("RINGATTN_SLOW") ? 1 : is_set("RINGATTN_SANITIZED") ? SANITIZED_PART * quick : quick;
 }
 
 /* splitmix64: any seed will do, neighbours included. */

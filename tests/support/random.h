@@ -14,8 +14,14 @@ typedef struct seed_range {
     uint64_t first, end;
 } seed_range;
 
-/* `quick` seeds, twenty times as many when RINGATTN_SLOW is set; RINGATTN_SEED picks a single one, to see it again. */
+/*
+ * `quick` seeds: twenty times as many when RINGATTN_SLOW is set, a quarter with RINGATTN_SANITIZED, for what a
+ * sanitizer looks at is the code and not the results; RINGATTN_SEED picks a single one, to see it again.
+ */
 seed_range seeds(int quick);
+
+/* The step in which a sweep over all values goes: 1 when RINGATTN_SLOW is set, four times `quick` with the other. */
+int stride(int quick);
 
 uint64_t choose_bits(choices *c);
 

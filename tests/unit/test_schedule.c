@@ -607,12 +607,6 @@ static scene *new_scene(void)
     return s;
 }
 
-static bool slow(void)
-{
-    const char *set = getenv("RINGATTN_SLOW");
-    return set && *set;
-}
-
 static void few_ranks(void **state)
 {
     (void)state;
@@ -620,10 +614,10 @@ static void few_ranks(void **state)
     for (int ranks = 1; ranks <= 9; ranks++) {
         const int64_t lengths[] = {1, 70, 64 * ranks - 1, 64 * ranks, 64 * ranks + 1, 128 * ranks + 65, 1000};
         for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++)
-            sweep(s, ranks, lengths[i], lengths[i], slow() ? 1 : 7);
-        sweep(s, ranks, 1, 500, slow() ? 1 : 11);
-        sweep(s, ranks, 130, 700, slow() ? 1 : 11);
-        sweep(s, ranks, 500, 130, slow() ? 1 : 11);
+            sweep(s, ranks, lengths[i], lengths[i], stride(7));
+        sweep(s, ranks, 1, 500, stride(11));
+        sweep(s, ranks, 130, 700, stride(11));
+        sweep(s, ranks, 500, 130, stride(11));
     }
     free(s);
 }
@@ -636,9 +630,9 @@ static void many_ranks(void **state)
     for (int ranks = 10; ranks <= MOST_RANKS; ranks++) {
         const int64_t lengths[] = {70, 1000, 64 * ranks - 3, 64 * ranks + 5};
         for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++)
-            sweep(s, ranks, lengths[i], lengths[i], slow() ? 1 : 113);
-        sweep(s, ranks, 64 * ranks, 1000, slow() ? 1 : 113);
-        sweep(s, ranks, 200, 64 * ranks + 64, slow() ? 1 : 113);
+            sweep(s, ranks, lengths[i], lengths[i], stride(113));
+        sweep(s, ranks, 64 * ranks, 1000, stride(113));
+        sweep(s, ranks, 200, 64 * ranks + 64, stride(113));
     }
     free(s);
 }
