@@ -123,10 +123,11 @@ static void print_fits(void)
         by_ranks[i] = log(planned_bytes(length << (POINTS - 1), RANKS << i));
     }
     fit length_fit = fit_line(x, by_length, POINTS), ranks_fit = fit_line(x, by_ranks, POINTS);
-    printf("what a process holds, as planned (and kept: every run compares): with the length, %d ranks, as n^%.3f "
-           "(+-%.3f);\nwith the ranks, %lld tokens, as R^%.3f (+-%.3f)\n",
-           RANKS, length_fit.slope, length_fit.error, (long long)(length << (POINTS - 1)), ranks_fit.slope,
-           ranks_fit.error);
+    printf(
+        "what a process holds, as planned (and kept: every run compares): with the length, %d ranks, as n^%.3f (95%%: "
+        "%.3f..%.3f);\nwith the ranks, %lld tokens, as R^%.3f (95%%: %.3f..%.3f)\n",
+        RANKS, length_fit.slope, length_fit.low, length_fit.high, (long long)(length << (POINTS - 1)), ranks_fit.slope,
+        ranks_fit.low, ranks_fit.high);
 }
 
 int bench_extreme(const bench_options *options)

@@ -4,10 +4,14 @@
 
 typedef struct fit {
     double intercept, slope;
-    double error; /* the standard error of the slope */
+    double error;     /* the standard error of the slope */
+    double low, high; /* the slope's 95% interval, by Student's t */
 } fit;
 
 /* Least squares; at least three points with different x. */
 fit fit_line(const double *x, const double *y, int count);
+
+/* Student's t: 95% of its distribution with so many degrees of freedom, 1 or more, lies between minus and plus this. */
+double fit_student(int degrees);
 
 #endif

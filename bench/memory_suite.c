@@ -359,8 +359,8 @@ static void print_slope(memory_bench *b, const memory_row *rows, int count, bool
     bool found = slope_of(rows, count, planned, over_ranks, &fixed, &slope);
     bool holds = found && fabs(slope.slope - wanted) <= SLOPE_WITHIN;
     if (found)
-        printf("slope of log(%s - %.2f) over log %s: %.4f, standard error %.4f; must be %g within %g: ", what,
-               fixed / (double)MIB, over, slope.slope, slope.error, wanted, SLOPE_WITHIN);
+        printf("slope of log(%s - %.2f) over log %s: %.4f (95%%: %.4f..%.4f); must be %g within %g: ", what,
+               fixed / (double)MIB, over, slope.slope, slope.low, slope.high, wanted, SLOPE_WITHIN);
     else
         printf("slope of %s: none, the fixed part %.2f is as large as a rank; ", what, fixed / (double)MIB);
     if (judged)

@@ -34,8 +34,10 @@ count 6 '"strategy":"ring"' '"transport":"threads"' '"ring_size":2'
 count 6 '"strategy":"local"' '"method":"ringattn"'
 if grep -q '^without naive attention' <<<"$printed"; then count 0 openblas; else count 2 '"method":"openblas"'; fi
 
-# What was asked for alone, and a file that cannot be written.
+# What was asked for alone, nothing of that name, and a file that cannot be written.
 printed=$("$1" bench compare --length 128 --rounds 1 --only local)
 if grep -q virtual <<<"$printed"; then exit 1; fi
+if "$1" bench compare --length 128 --rounds 1 --only nonesuch >/dev/null 2>"$work/err"; then exit 1; fi
+grep -q 'no case has "nonesuch" in its name' "$work/err"
 if "$1" bench compare --length 128 --rounds 1 --only local --output /nowhere/results.jsonl 2>"$work/err"; then exit 1; fi
 grep -q '/nowhere/results.jsonl: cannot be written' "$work/err"
