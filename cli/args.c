@@ -14,12 +14,16 @@ static const arg_option HELP = {.name = "help", .kind = ARG_FLAG, .help = "print
 
 static int left_width(const arg_option *option)
 {
-    return (int)strlen(option->name) + (option->metavar ? 1 + (int)strlen(option->metavar) : 0);
+    return (int)strlen(option->name) + (option->letter ? 4 : 0) +
+           (option->metavar ? 1 + (int)strlen(option->metavar) : 0);
 }
 
 static void print_option(const arg_option *option, int width)
 {
-    printf("  --%s%s%s%*s  ", option->name, option->metavar ? " " : "", option->metavar ? option->metavar : "",
+    printf("  ");
+    if (option->letter)
+        printf("-%c, ", option->letter);
+    printf("--%s%s%s%*s  ", option->name, option->metavar ? " " : "", option->metavar ? option->metavar : "",
            width - left_width(option), "");
     for (const char *c = option->help; *c; c++) {
         putchar(*c);
@@ -41,6 +45,8 @@ static void print_help(const arg_command *command)
         if (option->required)
             printf(" --%s %s", option->name, option->metavar);
     }
+    if (command->operands)
+        printf(" %s", command->operands);
     printf("%s\n\n%s\n\n", optional ? " [options]" : "", command->summary);
     for (int i = 0; i < command->option_count; i++)
         print_option(&command->options[i], width);
@@ -196,19 +202,45 @@ static int report_unknown(const arg_command *command, int option, char **argv)
     return report(EXIT_USAGE, "unknown option '%s': see ringattn %s --help", word, command->verb);
 }
 
+/* The table as getopt wants it. */
+static void list_options(const arg_command *command, struct option *longs, char *letters)
+{
+    *letters++ = ':';
+    for (int i = 0; i < command->option_count; i++) {
+        const arg_option *option = &command->options[i];
+        bool value = option->kind != ARG_FLAG;
+        *longs++ = (struct option){option->name, value ? required_argument : no_argument, NULL, FIRST_OPTION + i};
+        if (option->letter)
+            *letters++ = option->letter;
+        if (option->letter && value)
+            *letters++ = ':';
+    }
+    *longs++ = (struct option){HELP.name, no_argument, NULL, FIRST_OPTION + command->option_count};
+    *longs = (struct option){0};
+    *letters = 0;
+}
+
+/* What getopt returns for an option's letter is made what it returns for its name. */
+static int next_option(const arg_command *command, int argc, char **argv, const char *letters,
+                       const struct option *longs)
+{
+    int got = getopt_long(argc, argv, letters, longs, NULL);
+    for (int i = 0; i < command->option_count; i++)
+        if (command->options[i].letter && got == command->options[i].letter)
+            return FIRST_OPTION + i;
+    return got;
+}
+
 int args_parse(const arg_command *command, int argc, char **argv)
 {
-    struct option longs[ARGS_MAX_OPTIONS + 2] = {{0}};
+    struct option longs[ARGS_MAX_OPTIONS + 2];
+    char letters[2 * ARGS_MAX_OPTIONS + 2];
     bool seen[ARGS_MAX_OPTIONS] = {false};
     const int count = command->option_count;
-    for (int i = 0; i < count; i++)
-        longs[i] = (struct option){command->options[i].name,
-                                   command->options[i].kind == ARG_FLAG ? no_argument : required_argument, NULL,
-                                   FIRST_OPTION + i};
-    longs[count] = (struct option){HELP.name, no_argument, NULL, FIRST_OPTION + count};
+    list_options(command, longs, letters);
 
     opterr = 0;
-    for (int got; (got = getopt_long(argc, argv, ":", longs, NULL)) != -1;) {
+    for (int got; (got = next_option(command, argc, argv, letters, longs)) != -1;) {
         if (got < FIRST_OPTION)
             return report_unknown(command, got, argv);
         if (got == FIRST_OPTION + count) {
@@ -226,11 +258,13 @@ int args_parse(const arg_command *command, int argc, char **argv)
         if (code != ARGS_RUN)
             return code;
     }
-    if (optind < argc)
+    if (optind < argc && !command->operands)
         return report(EXIT_USAGE, "unexpected '%s': see ringattn %s --help", argv[optind], command->verb);
     for (int i = 0; i < count; i++)
         if (command->options[i].required && !seen[i])
             return report(EXIT_USAGE, "--%s %s is missing: see ringattn %s --help", command->options[i].name,
                           command->options[i].metavar, command->verb);
+    if (optind == argc && command->operands)
+        return report(EXIT_USAGE, "%s is missing: see ringattn %s --help", command->operands, command->verb);
     return ARGS_RUN;
 }

@@ -37,6 +37,7 @@ typedef struct arg_shape {
 
 typedef struct arg_option {
     const char *name; /* without the dashes */
+    char letter;      /* a short name, "-o"; 0: none */
     arg_kind kind;
     const char *metavar; /* what the value is called in the help text */
     const char *help;    /* '\n' starts a new line */
@@ -53,11 +54,15 @@ typedef struct arg_command {
     int option_count;  /* at most ARGS_MAX_OPTIONS */
     const char *notes; /* more paragraphs for the help text, or NULL */
     const char *example;
+    const char *operands; /* what is given without an option, at least one, as the help text has it; NULL: nothing is */
 } arg_command;
 
 enum { ARGS_MAX_OPTIONS = 40, ARGS_RUN = -1 };
 
-/* argv[0] is the verb. ARGS_RUN when the targets are set, else the exit code: of asking for help, or of wrong usage. */
+/*
+ * argv[0] is the verb. ARGS_RUN when the targets are set, else the exit code: of asking for help, or of wrong usage.
+ * Operands are then argv[optind .. argc).
+ */
 int args_parse(const arg_command *command, int argc, char **argv);
 
 /* A text that is a number as ARG_INTEGER has them, 0 or more. */

@@ -5,7 +5,9 @@
 #include "interrupt.h"
 #include "job.h"
 #include "report.h"
+#include "report/compare.h"
 
+#include <getopt.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -261,6 +263,38 @@ static int run_all(const bench_options *bench)
     return code;
 }
 
+/* ringattn bench --compare OLD NEW, with its options in any order. */
+static int compare_files(int argc, char **argv)
+{
+    double threshold = REPORT_COMPARE_THRESHOLD;
+    bool compare = false;
+    const arg_option options[] = {
+        {.name = "compare", .kind = ARG_FLAG, .help = "two files of results", .required = true, .target = &compare},
+        {.name = "threshold",
+         .kind = ARG_REAL,
+         .metavar = "PERCENT",
+         .help = "what may get slower, or larger, by so much (default 5)",
+         .target = &threshold},
+    };
+    const arg_command command = {
+        .verb = "bench",
+        .summary =
+            "What got faster or slower beyond the noise between two files of results. Exit code 1 when something\n"
+            "is slower, or holds more memory, by more than the threshold, or has become wrong.",
+        .options = options,
+        .option_count = sizeof options / sizeof *options,
+        .operands = "OLD.jsonl NEW.jsonl",
+        .example = "ringattn bench --compare before.jsonl after.jsonl --threshold 10"};
+    int code = args_parse(&command, argc, argv);
+    if (code != ARGS_RUN)
+        return code;
+    if (argc - optind != 2)
+        return report(EXIT_USAGE, "--compare takes two files, OLD.jsonl and NEW.jsonl, found %d", argc - optind);
+    if (threshold < 0)
+        return report(EXIT_USAGE, "--threshold %g: must be 0 or more", threshold);
+    return report_compare(argv[optind], argv[optind + 1], threshold, stdout);
+}
+
 static const bench_suite *find(const char *name)
 {
     for (int i = 0; i < SUITE_COUNT; i++)
@@ -273,6 +307,9 @@ int cmd_bench(int argc, char **argv)
 {
     if (argc == 2 && strcmp(argv[1], "--help") == 0)
         return print_suites();
+    for (int i = 1; i < argc; i++)
+        if (strcmp(argv[i], "--compare") == 0)
+            return compare_files(argc, argv);
     const bench_suite *suite = argc < 2 ? NULL : find(argv[1]);
     if (!suite)
         return report(EXIT_USAGE,

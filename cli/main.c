@@ -21,6 +21,7 @@ static const struct {
     {"generate", cmd_generate, "made-up tensors"},
     {"info", cmd_info, "version, processor, what is built in"},
     {"bench", cmd_bench, "measure the speed and the memory of this library on this machine"},
+    {"report", cmd_report, "benchmark results as a page, text or tables"},
 };
 enum { COMMAND_COUNT = sizeof COMMANDS / sizeof *COMMANDS };
 

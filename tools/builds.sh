@@ -49,5 +49,5 @@ build() {
 
 # Every C and C++ file of the project, separated by zero bytes.
 sources() {
-    find include src cli bench tests examples \( -name '*.[ch]' -o -name '*.cpp' \) -print0
+    find include src cli bench report tests examples \( -name '*.[ch]' -o -name '*.cpp' \) -print0
 }

@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
-# Makes a Q/K/V set, attends to it, checks rows of the result against the oracle. Needs build/ringattn and no input.
+# Makes a Q/K/V set, attends to it, checks rows of the result against the oracle; then measures what rings of several
+# sizes hold, draws it, and leaves a report in build/demo. Needs build/ringattn, gnuplot and no input.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 PATH=$PWD/build:$PATH
+reports=$PWD/build/demo
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work"
@@ -33,3 +35,13 @@ awk -v seconds="$(figure compute)" -v flops="$(figure flops)" -v planned="$(figu
 }'
 run ringattn check "${files[@]}" --rows 64
 run ringattn show --pattern causal+window:6,0 --length 16
+
+mkdir -p "$reports"
+rm -f "$reports/results.jsonl"
+echo "\$ ringattn bench memory --quick --length 2048 --output results.jsonl"
+ringattn bench memory --quick --length 2048 --output "$reports/results.jsonl" >"$reports/memory.txt"
+ringattn report "$reports/results.jsonl" -o "$reports/report.html"
+echo "\$ ringattn report results.jsonl --format text"
+ringattn report "$reports/results.jsonl" --format text |
+    sed -n '/^Memory of a process over the ring size/,/^Memory of a process over the length/ { /over the length/!p }'
+echo "report: $reports/report.html"

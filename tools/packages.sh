@@ -1,7 +1,9 @@
 # Sourced by ./dev. Installs what a job needs, by Debian package name; costs nothing when everything is there.
 
 packages_build=(gcc libc6-dev cmake ninja-build pkg-config libjansson-dev libpng-dev)
-packages_test=(g++ clang libomp-dev libclang-rt-dev llvm libcmocka-dev libsimde-dev)
+packages_test=(g++ clang libomp-dev libclang-rt-dev llvm libcmocka-dev libsimde-dev chromium)
+packages_charts=(gnuplot-nox)
+packages_bench=(libopenblas0-pthread valgrind)
 packages_mpi=(libopenmpi-dev openmpi-bin libmpich-dev mpich)
 packages_lint=(clang-format clang-tidy shellcheck binutils)
 

@@ -50,8 +50,9 @@ stage_clang() {
 }
 
 # Tests of code that starts no threads and shares nothing: the thread sanitizer has nothing to say of them.
-one_thread='^(replay_.*|test_kernel_.*|test_(blocks|checked|curve|definition|generator|groups|half|lattice|marks|npy|partition'
-one_thread+='|pattern|plan|refusals|ring_plan|safetensors|schedule|sieve|status|storage_.*|tensor|tiles)(_.*)?)$'
+one_thread='^(replay_.*|test_kernel_.*|cli_report.*|test_(blocks|checked|compare|curve|definition|findings|fit|generator|groups|half'
+one_thread+='|lattice|marks|npy|partition'
+one_thread+='|pattern|plan|refusals|ring_plan|rows|safetensors|schedule|sieve|status|storage_.*|tensor|tiles)(_.*)?)$'
 
 # Installing says nothing new about memory or threads, and a sanitized library needs a sanitized program around it.
 stage_sanitize() {

@@ -21,7 +21,8 @@ int folder_enter(void **state)
 
 int folder_leave(void **state)
 {
-    static const char *const NAMES[] = {"a.npy", "b.npy", "a.safetensors", "b.safetensors", "pipe", "folder"};
+    static const char *const NAMES[] = {"a.npy",   "b.npy",   "a.safetensors", "b.safetensors",
+                                        "a.jsonl", "b.jsonl", "pipe",          "folder"};
     for (size_t i = 0; i < sizeof NAMES / sizeof *NAMES; i++)
         remove(NAMES[i]);
     int left = chdir("/") || rmdir(*state);

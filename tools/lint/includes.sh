@@ -3,7 +3,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
-folders='base|bench|cli|exec|io|kernel|plan|ring|transport'
+folders='base|bench|cli|exec|io|kernel|plan|report|ring|transport'
 rules='
 src/base           base
 src/kernel         kernel|base
@@ -17,7 +17,8 @@ src/api.c          exec|kernel|plan|io|base
 src/api_reference.c plan|io|base
 src/api_ring.c     ring|exec|kernel|transport|plan|io|base
 bench              bench
-cli                cli|bench
+report             report|bench
+cli                cli|bench|report
 examples           none
 '
 status=0
@@ -30,7 +31,7 @@ while read -r place allowed; do
 done <<<"$rules"
 
 # A path that climbs would get round the rules.
-if grep -rnE '^ *# *include.*\.\./' include src bench cli tests examples; then
+if grep -rnE '^ *# *include.*\.\./' include src bench report cli tests examples; then
     echo "includes name a folder, not a way to it" >&2
     status=1
 fi

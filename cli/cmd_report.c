@@ -1,0 +1,178 @@
+/* ringattn report: what rows of ringattn bench say, as a page, text or tables. */
+#include "args.h"
+#include "commands.h"
+#include "interrupt.h"
+#include "output_file.h"
+#include "report.h"
+#include "report/document.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef enum report_form { HTML, MARKDOWN, CSV, SVG, TEXT, BY_NAME } report_form;
+static const char *const FORMS[] = {"html", "md", "csv", "svg", "text", NULL};
+
+typedef struct report_job {
+    const char *output_path;
+    int form;
+    char **paths; /* of the results */
+    int path_count;
+    rows rows;
+} report_job;
+
+static int parse(report_job *job, int argc, char **argv)
+{
+    *job = (report_job){.form = BY_NAME};
+    const arg_option options[] = {
+        {.name = "output",
+         .letter = 'o',
+         .kind = ARG_TEXT,
+         .metavar = "FILE",
+         .target = &job->output_path,
+         .help = "where to write it (default, and -: standard output, for md, csv and text)"},
+        {.name = "format",
+         .kind = ARG_CHOICE,
+         .metavar = "FORM",
+         .target = &job->form,
+         .choices = FORMS,
+         .help = "html: one page with charts, that needs nothing else; md: its sentences and tables;\n"
+                 "csv: the rows, flat; svg: its charts; text: its sentences and charts in a terminal\n"
+                 "(default: by the end of FILE's name, html where that says nothing)"},
+    };
+    const arg_command command = {
+        .verb = "report",
+        .summary = "What rows of ringattn bench --output say: memory, throughput, ranks, roofline, comparisons.",
+        .options = options,
+        .option_count = sizeof options / sizeof *options,
+        .notes =
+            "Of rows that measured the same the newest counts. Rows that failed are listed and count nowhere. Lines\n"
+            "that are no rows are named on standard error and left out. Charts are drawn by gnuplot.",
+        .example = "ringattn report results.jsonl -o report.html",
+        .operands = "RESULTS.jsonl...",
+    };
+    int code = args_parse(&command, argc, argv);
+    job->paths = argv + optind;
+    job->path_count = argc - optind;
+    return code;
+}
+
+/* By the end of the name; "txt" is text as well. */
+static int form_of(const char *path)
+{
+    const char *ending = path ? strrchr(path, '.') : NULL;
+    for (int form = 0; ending && FORMS[form]; form++)
+        if (strcmp(ending + 1, FORMS[form]) == 0)
+            return form;
+    return ending && strcmp(ending, ".txt") == 0 ? TEXT : HTML;
+}
+
+static int choose_output(report_job *job)
+{
+    if (job->form == BY_NAME)
+        job->form = form_of(job->output_path);
+    if (!job->output_path && (job->form == HTML || job->form == SVG))
+        return report(EXIT_USAGE, "--output FILE is missing: %s goes to a file; see ringattn report --help",
+                      FORMS[job->form]);
+    for (int i = 0; i < job->path_count && job->output_path; i++)
+        if (strcmp(job->output_path, "-") != 0 && same_file(job->output_path, job->paths[i]))
+            return report(EXIT_USAGE, "--output '%s': is one of the files to read", job->output_path);
+    if (!job->output_path)
+        job->output_path = "-";
+    return EXIT_OK;
+}
+
+/* ---- Reading ----------------------------------------------------------------------------------------------------- */
+
+enum { MOST_COMPLAINTS = 20 };
+
+/* The first of each file are written. */
+static void complain(void *user, const char *path, int line, const char *what)
+{
+    int *count = user;
+    if (++*count <= MOST_COMPLAINTS)
+        report(EXIT_OK, "%s:%d: %s", path, line, what);
+}
+
+static int read_results(report_job *job)
+{
+    for (int i = 0; i < job->path_count; i++) {
+        const char *path = job->paths[i];
+        int complaints = 0;
+        int found = rows_read(&job->rows, path, complain, &complaints);
+        if (found < 0)
+            return report(EXIT_USAGE, "%s: cannot be read: %s", path, strerror(errno));
+        if (complaints > MOST_COMPLAINTS)
+            report(EXIT_OK, "%s: and %d more lines", path, complaints - MOST_COMPLAINTS);
+        if (found == 0)
+            return report(EXIT_USAGE, "%s: has no row that can be used; ringattn bench --output makes them", path);
+        if (complaints)
+            report(EXIT_OK, "%s: %d lines left out, %d rows used", path, complaints, found);
+    }
+    return EXIT_OK;
+}
+
+/* ---- Writing ----------------------------------------------------------------------------------------------------- */
+
+static int write_form(const report_job *job, FILE *stream)
+{
+    static const char *(*const WRITERS[])(document * d, FILE * stream) = {
+        [HTML] = document_html, [MARKDOWN] = document_markdown, [SVG] = document_svg, [TEXT] = document_text};
+    if (job->form == CSV) {
+        rows_csv(&job->rows, stream);
+        return EXIT_OK;
+    }
+    document d;
+    document_make(&d, &job->rows);
+    const char *problem = WRITERS[job->form](&d, stream);
+    int code = interrupted() ? interrupt_exit() : problem ? report(EXIT_WORK, "%s", problem) : EXIT_OK;
+    document_free(&d);
+    return code;
+}
+
+static int write_file(const report_job *job, const char *text, size_t size)
+{
+    output_file file;
+    int code = output_file_open(&file, job->output_path);
+    if (!code && fwrite(text, 1, size, file.stream) < size)
+        code = report(EXIT_WORK, "%s: cannot write: %s", file.path, strerror(errno));
+    if (!code)
+        code = output_file_finish(&file);
+    if (!code)
+        code = output_file_commit(&file);
+    output_file_close(&file);
+    return code;
+}
+
+/* In memory first: of a report that does not succeed nothing is seen, on standard output either. */
+static int write_report(const report_job *job)
+{
+    char *text = NULL;
+    size_t size = 0;
+    FILE *stream = open_memstream(&text, &size);
+    if (!stream)
+        return report(EXIT_WORK, "out of memory");
+    int code = write_form(job, stream);
+    if (fclose(stream) != 0 && !code)
+        code = report(EXIT_WORK, "out of memory");
+    if (!code)
+        code = write_file(job, text, size);
+    free(text);
+    return code;
+}
+
+int cmd_report(int argc, char **argv)
+{
+    report_job job;
+    int code = parse(&job, argc, argv);
+    if (code != ARGS_RUN)
+        return code;
+    code = choose_output(&job);
+    if (!code)
+        code = read_results(&job);
+    if (!code)
+        code = write_report(&job);
+    rows_free(&job.rows);
+    return code;
+}

@@ -1,0 +1,18 @@
+/* What gnuplot drew, as a part of a page: names that are its own, colours for light and dark, values to hover over. */
+#ifndef REPORT_CHART_SVG_H
+#define REPORT_CHART_SVG_H
+
+#include "section.h"
+
+#include <stdio.h>
+
+/* The inside of an <svg> of GNUPLOT_WIDTH x GNUPLOT_HEIGHT. Each point is a <g class="point"> with a <title>. */
+const char *chart_svg(arena *a, const chart *c, FILE *stream);
+
+/* The mark of a series for a legend, as an element that is about `size` wide around its origin. */
+void chart_svg_mark(const chart *c, int series, double size, FILE *stream);
+
+/* Rules of a style sheet: what is light where they are not applied becomes dark. */
+void chart_svg_dark(FILE *stream);
+
+#endif

@@ -1,0 +1,97 @@
+/* What a report consists of: sections with sentences, charts and tables, whatever form they are written in. */
+#ifndef REPORT_SECTION_H
+#define REPORT_SECTION_H
+
+#include "arena.h"
+#include "rows.h"
+
+#include <stdbool.h>
+
+typedef struct chart_point {
+    double x, y;
+    double low, high; /* the quartiles of y; y where it has no spread */
+    const char *hover;
+    double beside; /* is drawn this part of x to the right, so that points of one place can be told apart */
+} chart_point;
+
+typedef struct chart_series {
+    const char *name;
+    bool reference; /* a line to compare with, not data */
+    chart_point *points;
+    int count;
+} chart_series;
+
+/* How an axis counts. */
+typedef enum chart_scale {
+    CHART_FROM_ZERO,
+    CHART_LOG,
+    CHART_LOG_COUNT /* with powers of two, as in 64K */
+} chart_scale;
+
+typedef struct chart {
+    const char *id, *title;
+    const char *x_axis, *y_axis;
+    chart_scale x_scale, y_scale;
+    bool joined;         /* points of a series are joined by lines, in the order of x */
+    const char *missing; /* what to say when there is nothing to show */
+    chart_series *series;
+    int count;
+} chart;
+
+/* Cells are in rows, one after the other. */
+typedef struct table {
+    const char *title;
+    const char **heads;
+    bool *numbers; /* a column of numbers */
+    int columns;
+    const char **cells;
+    int count;
+} table;
+
+typedef struct section {
+    const char *id, *title;
+    const char *about; /* definitions, NULL: none */
+    const char **sentences;
+    int sentence_count;
+    chart *charts;
+    int chart_count;
+    table *tables;
+    int table_count;
+} section;
+
+/* ---- Making them ------------------------------------------------------------------------------------------------- */
+
+/* One more sentence. */
+void section_say(arena *a, section *s, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+/* One more chart, a copy of `form`, which stays the caller's until the next. */
+chart *section_chart(arena *a, section *s, const chart *form);
+
+/* A point of the series of that name, which is made by its first point. Points without a place are left out. */
+void chart_add(arena *a, chart *c, const char *name, const chart_point *point);
+
+/* The same for a line to compare with. */
+void chart_refer(arena *a, chart *c, const char *name, double x, double y);
+
+/* How many points are data. */
+int chart_points(const chart *c);
+
+/* `heads` names the columns, separated by '|'; a '#' behind a name: numbers. */
+table *section_table(arena *a, section *s, const char *title, const char *heads);
+
+/* The next cell. */
+void table_cell(arena *a, table *t, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+/* ---- The sections, each from the rows alone ---------------------------------------------------------------------- */
+
+void section_summary(arena *a, const rows *r, section *s);
+void section_memory(arena *a, const rows *r, section *s);
+void section_methods(arena *a, const rows *r, section *s);
+void section_ranks(arena *a, const rows *r, section *s);
+void section_roofline(arena *a, const rows *r, section *s);
+void section_dilated(arena *a, const rows *r, section *s);
+void section_published(arena *a, const rows *r, section *s);
+void section_failed(arena *a, const rows *r, section *s);
+void section_cases(arena *a, const rows *r, section *s);
+
+#endif

@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# run.sh RINGATTN TEST_PAGE: reports of good and of hostile rows, opened in chromium.
+set -euo pipefail
+here=$(realpath "$(dirname "${BASH_SOURCE[0]}")")
+results=$here/../report
+if ! chromium=$(command -v chromium || command -v chromium-browser); then
+    echo 'skipped: chromium is not installed'
+    exit 77
+fi
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+# rows FILE TEXT...: how many lines have all the texts.
+rows() {
+    local file=$results/$1 text found
+    found=$(<"$file")
+    for text in "${@:2}"; do found=$(grep -F -e "$text" <<<"$found" || true); done
+    grep -c . <<<"$found" || true
+}
+
+# page FILE CHART=POINTS...: its report has these charts.
+page() {
+    "$ringattn" report "$results/$1" -o "$work/report.html"
+    mkdir "$work/profile"
+    HOME=$work "$test_page" "$chromium" "$work/profile" "$here/look.js" "$work/report.html" "${@:2}"
+    rm -rf "$work/profile"
+}
+
+ringattn=$(realpath "$1") test_page=$(realpath "$2")
+ok='"status":"ok"'
+runs=$(rows results.jsonl '"run 16384 R=' '"float32"')
+plans=$(rows results.jsonl '"plan 65536 R=')
+lengths=$(rows results.jsonl '"plan ' '"ring_size":8,')
+compared=$(($(rows results.jsonl '"suite":"compare"') + $(rows results.jsonl '"suite":"seed-table"')))
+page results.jsonl \
+    memory-rings=$((plans + 3 * runs)) \
+    memory-lengths=$((lengths + 1)) \
+    throughput=$compared \
+    speed-up=$(($(rows results.jsonl '"suite":"ring"' '"transport":"mpi"' "$ok") + $(rows results.jsonl '"suite":"ring"' '"transport":"threads"'))) \
+    efficiency="$(rows results.jsonl '"suite":"ring"' '"strategy":"ring"' "$ok")" \
+    roofline=$(($(rows results.jsonl '"gflops"') - 1)) \
+    dilated-cost="$(rows results.jsonl '"pattern":"dilated:')" \
+    dilated-memory="$(rows results.jsonl '"pattern":"dilated:' '"peak_bytes"')"
+
+# Rows that would be more than text, were they not escaped.
+page hostile.jsonl memory-rings=0 memory-lengths=0 throughput=1 speed-up=1 efficiency=1 roofline=3 dilated-cost=0 \
+    dilated-memory=0

@@ -1,0 +1,7 @@
+# What reads benchmark rows, which is there where the command is.
+if(TARGET ringattn_report)
+  ringattn_add_test(test_fit SOURCES test_fit.c LINK test_support ringattn_bench)
+  foreach(part compare findings rows)
+    ringattn_add_test(test_${part} SOURCES test_${part}.c made_rows.c LINK test_support ringattn_report)
+  endforeach()
+endif()
