@@ -15,7 +15,7 @@ typedef struct seed_range {
 } seed_range;
 
 /*
- * `quick` seeds: twenty times as many when RINGATTN_SLOW is set, a quarter with RINGATTN_SANITIZED, for what a
+ * `quick` seeds: twenty times as many when RINGATTN_SLOW is set, a quarter of many with RINGATTN_SANITIZED, for what a
  * sanitizer looks at is the code and not the results; RINGATTN_SEED picks a single one, to see it again.
  */
 seed_range seeds(int quick);
