@@ -5,6 +5,7 @@
  * what ringattn advise would have said of it.
  */
 #include "harness.h"
+#include "model.h"
 #include "naive_blas.h"
 #include "subject.h"
 
@@ -30,6 +31,8 @@ typedef struct compare_bench {
     const char *suite;
     ra_kernel_id kernel;
     int threads;
+    machine_model model; /* of what ringattn advise says */
+    bool has_model;
     naive_blas blas;
     bool has_blas;
     bench_pool pool;
@@ -155,7 +158,10 @@ static ra_status prepare(compare_bench *b, compare_case *c, harness_case *turn)
         return status;
     if (c->naive)
         return check_naive(b, c);
-    return subject_run(&c->subject, &unused);
+    const subject *s = &c->subject;
+    if (b->has_model)
+        status = model_predict(&b->model, &s->problem, &s->options, s->ring ? &s->ring_options : NULL, &c->predicted);
+    return status ? status : subject_run(&c->subject, &unused);
 }
 
 /* ---- Results ----------------------------------------------------------------------------------------------------- */
@@ -231,6 +237,21 @@ static int run_set(compare_bench *b)
     return code;
 }
 
+/* Anew for every length: what work costs here changes with the neighbours. */
+static void calibrate(compare_bench *b, int64_t length)
+{
+    ra_problem problem = RA_PROBLEM_INIT;
+    ra_options options = RA_OPTIONS_INIT;
+    problem.q_len = length;
+    problem.heads = HEADS;
+    problem.head_dim = DIM;
+    options.kernel = b->kernel;
+    options.threads = b->threads;
+    b->has_model = !model_calibrate(&b->model, &problem, &options, RA_F32);
+    if (!b->has_model)
+        printf("without predictions: %s\n", ra_last_message());
+}
+
 static int compare_length(compare_bench *b, int64_t length)
 {
     char documents[PATTERN];
@@ -239,6 +260,7 @@ static int compare_length(compare_bench *b, int64_t length)
     const char *const patterns[] = {
         "full", "causal", "window:512,0+causal", documents, "dilated:512/1,1024/2,2048/4", "blocks:64:density=0.1"};
     int code = 0;
+    calibrate(b, length);
     for (size_t i = 0; i < sizeof patterns / sizeof *patterns && !b->options->interrupted(); i++) {
         add_ways(b, length, patterns[i]);
         if (i < 2)
@@ -254,6 +276,7 @@ static int compare_length(compare_bench *b, int64_t length)
 static int compare_published(compare_bench *b)
 {
     b->suite = "seed-table";
+    b->has_model = false; /* it knows one shape of heads */
     printf(
         "\nconfigurations of published reports, run here; what was published is in the rows, and in ringattn report\n");
     print_head();

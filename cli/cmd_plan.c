@@ -1,7 +1,7 @@
 /* ringattn plan: what a run over ranks will do and hold. Nothing is read or run. */
 #include "commands.h"
 #include "interrupt.h"
-#include "pattern_args.h"
+#include "problem_args.h"
 #include "report.h"
 #include "ring_args.h"
 #include "stats_json.h"
@@ -11,9 +11,7 @@
 #include <string.h>
 
 typedef struct plan_job {
-    int64_t length, kv_length, heads, kv_heads, dim, value_dim, batch;
-    pattern_args pattern;
-    int dtype; /* an ra_dtype */
+    problem_args about;
     bool json, lent;
     ring_args ring;
     ra_problem problem;
@@ -21,46 +19,21 @@ typedef struct plan_job {
     ra_ring_plan *plan;
 } plan_job;
 
-static arg_option whole_number(const char *name, const char *metavar, int64_t *target, const char *help)
-{
-    return (arg_option){.name = name,
-                        .kind = ARG_INTEGER,
-                        .metavar = metavar,
-                        .target = target,
-                        .min = 1,
-                        .max = INT64_MAX,
-                        .help = help};
-}
-
 static int parse(plan_job *job, int argc, char **argv)
 {
-    enum { OWN = 10 };
-    arg_option options[OWN + PATTERN_OPTIONS + RING_OPTIONS];
+    enum { OWN = 2 };
+    arg_option options[PROBLEM_OPTIONS + OWN + RING_OPTIONS];
     const arg_option own[OWN] = {
-        whole_number("length", "N", &job->length,
-                     "queries (and keys, unless --kv-length says otherwise): 65536, 64K, 1M, 1G"),
-        whole_number("kv-length", "N", &job->kv_length, "keys (default: as many as queries)"),
-        whole_number("heads", "H", &job->heads, "query heads"),
-        whole_number("kv-heads", "K", &job->kv_heads, "key/value heads (default: as the query heads)"),
-        whole_number("dim", "D", &job->dim, "head dim"),
-        whole_number("value-dim", "D", &job->value_dim, "value dim (default: as the head dim)"),
-        whole_number("batch", "B", &job->batch, "batch (default 1)"),
-        {.name = "dtype",
-         .kind = ARG_DTYPE,
-         .metavar = "T",
-         .target = &job->dtype,
-         .help = "of queries, keys and values: float32 (default), float16 or bfloat16"},
         {.name = "in-memory",
          .kind = ARG_FLAG,
          .target = &job->lent,
          .help = "tensors are in memory, as for the library's ra_ring_forward; else in files"},
         {.name = "json", .kind = ARG_FLAG, .target = &job->json, .help = "print JSON"},
     };
-    *job = (plan_job){.batch = 1, .kv_length = RA_SAME, .kv_heads = RA_SAME, .value_dim = RA_SAME, .dtype = RA_F32};
-    memcpy(options, own, sizeof own);
-    options[0].required = options[2].required = options[4].required = true;
-    pattern_args_options(&job->pattern, options + OWN);
-    ring_args_options(&job->ring, options + OWN + PATTERN_OPTIONS);
+    *job = (plan_job){0};
+    problem_args_options(&job->about, options);
+    memcpy(options + PROBLEM_OPTIONS, own, sizeof own);
+    ring_args_options(&job->ring, options + PROBLEM_OPTIONS + OWN);
     const arg_command command = {
         .verb = "plan",
         .summary = "What each rank will hold, send and compute. With --memory and without --ring: for the smallest\n"
@@ -76,18 +49,15 @@ static int make_plan(plan_job *job)
 {
     ra_options run = ring_args_run(&job->ring);
     ra_problem *p = &job->problem;
-    *p = (ra_problem)RA_PROBLEM_INIT;
-    p->batch = job->batch, p->q_len = job->length, p->kv_len = job->kv_length;
-    p->heads = job->heads, p->kv_heads = job->kv_heads;
-    p->head_dim = job->dim, p->value_dim = job->value_dim;
-    p->pattern = pattern_args_text(&job->pattern);
+    *p = problem_args_problem(&job->about, pattern_args_text(&job->about.pattern));
     if (!p->pattern)
         return EXIT_USAGE;
     if (job->ring.timeout <= 0)
         return report(EXIT_USAGE, "--timeout %g: expected more than 0 seconds", job->ring.timeout);
     job->options = ring_args_library(&job->ring, job->ring.ring ? (int)job->ring.ring : 1);
     job->options.lent = job->lent;
-    job->options.q_dtype = job->options.k_dtype = job->options.v_dtype = job->options.o_dtype = (ra_dtype)job->dtype;
+    job->options.q_dtype = job->options.k_dtype = job->options.v_dtype = job->options.o_dtype =
+        (ra_dtype)job->about.dtype;
     job->options.lse = 0;
     if (job->ring.memory && !job->ring.ring) {
         if (ra_ring_smallest(p, &run, &job->options, &job->options.ranks))
@@ -104,7 +74,8 @@ static void print_text(const plan_job *job)
     ra_plan_info info = RA_PLAN_INFO_INIT;
     ra_plan_describe(ra_ring_plan_problem(job->plan), &info);
     printf("ring of %d, %s, order %s, transport %s; %s, length %lld\n", o->ranks, ra_strategy_name(o->strategy),
-           ra_order_name(o->order), ra_transport_name(o->transport), job->problem.pattern, (long long)job->length);
+           ra_order_name(o->order), ra_transport_name(o->transport), job->problem.pattern,
+           (long long)job->about.length);
     printf("%.4g visible pairs, %.4g flops; a process holds at most %lld bytes\n", info.pairs_visible, info.flops,
            (long long)ra_ring_plan_process_bytes(job->plan));
     if (info.density < 1)
@@ -163,7 +134,7 @@ int cmd_plan(int argc, char **argv)
         code = print_json(&job);
     else if (!code)
         print_text(&job);
-    pattern_args_free(&job.pattern);
+    pattern_args_free(&job.about.pattern);
     ra_ring_plan_free(job.plan);
     return code;
 }

@@ -15,6 +15,7 @@ static const struct {
 } COMMANDS[] = {
     {"attend", cmd_attend, "attention over tensors in files"},
     {"plan", cmd_plan, "what a ring of ranks will do and hold, without running it"},
+    {"advise", cmd_advise, "how to run a problem in a budget, and how long it will take"},
     {"check", cmd_check, "recompute sampled rows of a result in double precision"},
     {"verify", cmd_verify, "the library against its oracle, on this machine"},
     {"show", cmd_show, "a pattern as a picture"},

@@ -1,0 +1,201 @@
+#include "model.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- How much there is to do ------------------------------------------------------------------------------------- */
+
+/* A problem's extents, with nothing left to a default. */
+typedef struct extents {
+    double batch, heads, kv_heads, dim, value_dim, dims, kv_len;
+} extents;
+
+static extents extents_of(const ra_problem *p)
+{
+    int64_t kv_heads = p->kv_heads == RA_SAME ? p->heads : p->kv_heads;
+    int64_t value_dim = p->value_dim == RA_SAME ? p->head_dim : p->value_dim;
+    int64_t kv_len = p->kv_len == RA_SAME ? p->q_len : p->kv_len;
+    return (extents){(double)p->batch,    (double)p->heads,  (double)kv_heads,
+                     (double)p->head_dim, (double)value_dim, (double)(p->head_dim + value_dim),
+                     (double)kv_len};
+}
+
+static model_kind kind_of(const ra_problem *problem, const ra_plan_info *info)
+{
+    const char *pattern = problem->pattern ? problem->pattern : "full";
+    return info->variant == RA_VARIANT_DECODE ? MODEL_DECODE
+           : strstr(pattern, "dilated:")      ? MODEL_DILATED
+           : strstr(pattern, "blocks:")       ? MODEL_BLOCKS
+                                              : MODEL_PLAIN;
+}
+
+/* Some queries of a head, and how they are worked. */
+typedef struct tiling {
+    double rows;   /* in all, */
+    double task;   /* and of a task, which packs what any of them sees */
+    double seen;   /* keys that a row sees, in the mean */
+    double stride; /* from one block of 64 rows to the next, in blocks: 1 where they lie together */
+} tiling;
+
+/*
+ * Keys that the tasks of one head pack. Rows that lie together see a band of keys, or the same ones; kept blocks are
+ * anywhere, and rows of blocks share them by chance.
+ */
+static double keys_packed(const tiling *t, model_kind kind, double kv_len)
+{
+    const double block = 64;
+    double beside = t->task > block ? block + (t->task - block) * t->stride : t->task;
+    double reach = t->seen + beside;
+    if (kind == MODEL_BLOCKS)
+        reach = kv_len * (1 - pow(1 - fmin(1, t->seen / kv_len), fmax(1, t->task / block)));
+    return t->rows / t->task * fmin(kv_len, reach);
+}
+
+static model_load load_of(const extents *e, model_kind kind, const tiling *t, double pairs_worked)
+{
+    double each = e->batch * e->heads * e->dims;
+    model_load load = {.pairs = pairs_worked * e->dims};
+    if (kind == MODEL_DECODE || t->rows == 0) /* decoding is reading keys and values, once for each pair */
+        return load;
+    load.rows = t->rows * each;
+    load.keys = keys_packed(t, kind, e->kv_len) * each;
+    return load;
+}
+
+ra_status model_work_of_plan(const ra_problem *problem, const ra_plan *plan, model_work *work)
+{
+    extents e = extents_of(problem);
+    ra_plan_info info = RA_PLAN_INFO_INIT;
+    ra_status status = ra_plan_describe(plan, &info);
+    if (status)
+        return status;
+    double rows = (double)problem->q_len;
+    const tiling t = {rows, fmax(1, fmin(rows, (double)info.query_tile)),
+                      info.pairs_visible / (e.batch * e.heads * rows), 1};
+    *work = (model_work){.kind = kind_of(problem, &info), .ranks = 1, .threads = info.threads, .cores = info.threads};
+    work->all = load_of(&e, work->kind, &t, info.pairs_worked);
+    work->all.regions = 1;
+    work->busiest = work->all;
+    return RA_OK;
+}
+
+/* Bytes that a rank copies: rows out of and into storage, and others' rows unless they are read where they lie. */
+static double bytes_copied(const extents *e, const ra_ring_options *ring, const ra_rank_info *r)
+{
+    double q = e->dim * (double)ra_dtype_size(ring->q_dtype), o = e->value_dim * (double)ra_dtype_size(ring->o_dtype);
+    double k = e->dim * (double)ra_dtype_size(ring->k_dtype), v = e->value_dim * (double)ra_dtype_size(ring->v_dtype);
+    double own = e->batch * ((double)r->q_rows * e->heads * (q + o) + (double)r->kv_rows * e->kv_heads * (k + v));
+    double stored = ring->lent ? 0 : own;
+    if (ring->transport == RA_TRANSPORT_MPI)
+        return stored + (double)r->bytes_received + (double)r->bytes_sent;
+    return ring->transport == RA_TRANSPORT_SIM && !ring->lent ? stored + (double)r->bytes_received : stored;
+}
+
+/* The tasks of a rank: no larger than those of the whole problem, and eight for each thread at least. */
+static tiling tiling_of(const extents *e, const ra_ring_options *ring, const ra_rank_info *r, double task, int threads)
+{
+    double rows = (double)r->q_rows, all = e->batch * e->heads * rows;
+    tiling t = {rows, fmax(1, fmin(fmin(task, rows), all / (8.0 * threads))), 0, 1};
+    t.seen = all > 0 ? r->pairs_visible / all : 0;
+    t.stride = ring->order == RA_ORDER_STRIPED ? ring->ranks : 1;
+    return t;
+}
+
+/* States in memory that is taken for them cost as much as their rows; a step packs the rows once more. */
+static const double PACKED_AGAIN = 0.2;
+
+static model_load load_of_rank(const extents *e, const ra_ring_options *ring, const ra_rank_info *r, model_kind kind,
+                               const tiling *t)
+{
+    model_load load = load_of(e, kind, t, r->pairs_worked);
+    bool virtual = ring->transport == RA_TRANSPORT_SIM, at_once = virtual && ring->lent;
+    /* Of what a rank takes one after the other it begins only what it sees something of. */
+    double steps = fmin((double)r->steps, (double)r->hops + 1);
+    if (at_once && ring->strategy == RA_STRATEGY_RING && ring->order == RA_ORDER_STRIPED)
+        load.far = load.keys;
+    load.kept = at_once ? 0 : load.rows * (1 + PACKED_AGAIN * steps);
+    load.regions = at_once ? 1 : steps + 1;
+    load.bytes = bytes_copied(e, ring, r);
+    return load;
+}
+
+static void add(model_load *sum, const model_load *load)
+{
+    sum->pairs += load->pairs;
+    sum->rows += load->rows;
+    sum->keys += load->keys;
+    sum->far += load->far;
+    sum->kept += load->kept;
+    sum->regions += load->regions;
+    sum->bytes += load->bytes;
+}
+
+ra_status model_work_of_ring(const ra_problem *problem, const ra_options *options, const ra_ring_options *ring,
+                             const ra_ring_plan *plan, model_work *work)
+{
+    extents e = extents_of(problem);
+    ra_plan_info info = RA_PLAN_INFO_INIT;
+    ra_system_info machine = RA_SYSTEM_INFO_INIT;
+    ra_status status = ra_plan_describe(ra_ring_plan_problem(plan), &info);
+    if (!status)
+        status = ra_system_describe(&machine);
+    if (status)
+        return status;
+    *work = (model_work){.kind = kind_of(problem, &info), .ranks = ring->ranks};
+    work->together = ring->transport != RA_TRANSPORT_SIM;
+    work->threads = options && options->threads ? options->threads : machine.cores / (work->together ? ring->ranks : 1);
+    work->threads = work->threads > 1 ? work->threads : 1;
+    /* Processes may be anywhere; threads share the cores that are here. */
+    work->cores = ring->transport == RA_TRANSPORT_MPI ? work->threads * ring->ranks : machine.cores;
+    for (int rank = 0; rank < ring->ranks; rank++) {
+        ra_rank_info r = RA_RANK_INFO_INIT;
+        status = ra_ring_plan_rank(plan, rank, &r);
+        if (status)
+            return status;
+        tiling t = tiling_of(&e, ring, &r, (double)info.query_tile, work->threads);
+        model_load load = load_of_rank(&e, ring, &r, work->kind, &t);
+        add(&work->all, &load);
+        if (rank == 0 || load.pairs > work->busiest.pairs)
+            work->busiest = load;
+    }
+    return RA_OK;
+}
+
+/* ---- How long it takes ------------------------------------------------------------------------------------------- */
+
+/* Of one thread. */
+static double in_tiles(const machine_model *m, model_kind kind, const model_load *load)
+{
+    return load->pairs * m->pair[kind] + (load->rows + load->kept) * m->row + load->keys * m->key + load->far * m->far;
+}
+
+model_prediction model_time(const machine_model *m, const model_work *w)
+{
+    const model_load *slowest = w->together ? &w->busiest : &w->all;
+    int working = w->together ? w->ranks * w->threads : w->threads;
+    working = working < w->cores ? working : w->cores;
+    model_prediction p = {.tiles = in_tiles(m, w->kind, &w->all) / working};
+    p.idle = fmax(0, w->together ? in_tiles(m, w->kind, slowest) / w->threads - p.tiles : 0);
+    p.regions = slowest->regions * m->region;
+    p.bytes = slowest->bytes * m->byte;
+    p.seconds = p.tiles + p.idle + p.regions + p.bytes;
+    return p;
+}
+
+ra_status model_predict(const machine_model *model, const ra_problem *problem, const ra_options *options,
+                        const ra_ring_options *ring, double *seconds)
+{
+    ra_plan *plan = NULL;
+    ra_ring_plan *over = NULL;
+    model_work work;
+    ra_status status =
+        ring ? ra_ring_plan_create(problem, options, ring, &over) : ra_plan_create(problem, options, &plan);
+    if (!status)
+        status =
+            ring ? model_work_of_ring(problem, options, ring, over, &work) : model_work_of_plan(problem, plan, &work);
+    if (!status)
+        *seconds = model_time(model, &work).seconds;
+    ra_plan_free(plan);
+    ra_ring_plan_free(over);
+    return status;
+}

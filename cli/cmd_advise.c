@@ -1,0 +1,295 @@
+/* ringattn advise: how to run a problem in a budget, by plans and by what work costs on this machine. */
+#include "advice_print.h"
+#include "commands.h"
+#include "interrupt.h"
+#include "job.h"
+#include "problem_args.h"
+#include "progress.h"
+#include "report.h"
+#include "ring_args.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_RANKS = 4096 };
+
+/* Plans of very long sequences take their time: after so many seconds no further ring is looked at. */
+static const double PATIENCE = 5;
+
+typedef struct advise_job {
+    problem_args about;
+    ring_args ring; /* of its options those that are not advised about */
+    int64_t ranks;  /* 0: one process */
+    bool causal, json;
+    char *pattern; /* owned */
+    double started;
+    advice advice;
+} advise_job;
+
+/* ---- Options ----------------------------------------------------------------------------------------------------- */
+
+/* Of the options that `attend` has for ranks, those that say what there is, not what to do with it. */
+static int take_ring_options(ring_args *ring, arg_option options[RING_OPTIONS])
+{
+    static const char *const TAKEN[] = {"memory", "transport", "threads", "kernel"};
+    arg_option all[RING_OPTIONS];
+    int count = 0;
+    ring_args_options(ring, all);
+    for (size_t i = 0; i < sizeof TAKEN / sizeof *TAKEN; i++)
+        for (int j = 0; j < RING_OPTIONS; j++)
+            if (strcmp(all[j].name, TAKEN[i]) == 0)
+                options[count++] = all[j];
+    options[0].required = true;
+    options[0].help = "what a process may hold, such as 512MiB";
+    options[1].help = "of --ranks: mpi (default where it is built in), threads, or sim for virtual ranks";
+    return count;
+}
+
+static int parse(advise_job *job, int argc, char **argv)
+{
+    enum { OWN = 3 };
+    arg_option options[PROBLEM_OPTIONS + OWN + RING_OPTIONS];
+    const arg_option own[OWN] = {
+        {.name = "causal",
+         .kind = ARG_FLAG,
+         .target = &job->causal,
+         .help = "the same as causal in --pattern, beside what else that has"},
+        {.name = "ranks",
+         .kind = ARG_INTEGER,
+         .metavar = "R",
+         .target = &job->ranks,
+         .min = 2,
+         .max = MOST_RANKS,
+         .help = "there are R ranks, each with threads and memory of its own (default: one process,\n"
+                 "which may be a ring of virtual ranks)"},
+        {.name = "json", .kind = ARG_FLAG, .target = &job->json, .help = "print JSON"},
+    };
+    *job = (advise_job){.started = progress_clock()};
+    problem_args_options(&job->about, options);
+    memcpy(options + PROBLEM_OPTIONS, own, sizeof own);
+    int count = take_ring_options(&job->ring, options + PROBLEM_OPTIONS + OWN);
+    const arg_command command = {
+        .verb = "advise",
+        .summary = "Which strategy, order and ring size to run a problem with in a budget: the fastest that fits, by\n"
+                   "its plan and by what work costs on this machine, which takes a second to find out; and why not\n"
+                   "the others.",
+        .options = options,
+        .option_count = PROBLEM_OPTIONS + OWN + count,
+        .notes = "Files are taken to be in the system's cache, processes of MPI to have cores of their own, and what\n"
+                 "moves between them to take as long as copying it.",
+        .example = "ringattn advise --length 64K --heads 8 --dim 64 --causal --memory 128MiB",
+    };
+    return args_parse(&command, argc, argv);
+}
+
+/* Whether one of the terms of a pattern is `term`. */
+static bool has_term(const char *pattern, const char *term)
+{
+    size_t length = strlen(term);
+    for (const char *at = pattern; at; at = strchr(at, '+'), at += at != NULL)
+        if (strncmp(at, term, length) == 0 && (at[length] == 0 || at[length] == '+'))
+            return true;
+    return false;
+}
+
+/* The pattern that --preset, --pattern and --causal say together. */
+static int join_pattern(advise_job *job)
+{
+    const char *given = pattern_args_text(&job->about.pattern);
+    if (!given)
+        return EXIT_USAGE;
+    bool add = job->causal && !has_term(given, "causal");
+    size_t size = strlen(given) + sizeof "+causal";
+    job->pattern = malloc(size);
+    if (!job->pattern)
+        return report(EXIT_USAGE, "out of memory: a pattern of %zu characters", size);
+    if (add && strcmp(given, "full") == 0)
+        snprintf(job->pattern, size, "causal");
+    else
+        snprintf(job->pattern, size, "%s%s", given, add ? "+causal" : "");
+    return EXIT_OK;
+}
+
+/* What is known before anything is planned. */
+static int prepare(advise_job *job)
+{
+    int code = join_pattern(job);
+    if (code)
+        return code;
+    if (!job->ranks && job->ring.transport > RA_TRANSPORT_SIM)
+        return report(EXIT_USAGE, "--transport %s needs --ranks R, the number of ranks",
+                      ra_transport_name((ra_transport_kind)job->ring.transport));
+    if (job->ranks && job->ring.transport < 0)
+        job->ring.transport = job_mpi_name() ? RA_TRANSPORT_MPI : RA_TRANSPORT_THREADS;
+    advice *a = &job->advice;
+    a->problem = problem_args_problem(&job->about, job->pattern);
+    a->options = ring_args_run(&job->ring);
+    a->ring = ring_args_library(&job->ring, (int)job->ranks);
+    a->ring.q_dtype = a->ring.k_dtype = a->ring.v_dtype = a->ring.o_dtype = (ra_dtype)job->about.dtype;
+    a->ring.lse = 0;
+    return EXIT_OK;
+}
+
+/* ---- Choices ----------------------------------------------------------------------------------------------------- */
+
+/* Queries, keys, values and outputs. */
+static int64_t tensor_bytes(const ra_problem *p, ra_dtype dtype)
+{
+    int64_t kv_len = p->kv_len == RA_SAME ? p->q_len : p->kv_len;
+    int64_t kv_heads = p->kv_heads == RA_SAME ? p->heads : p->kv_heads;
+    int64_t value_dim = p->value_dim == RA_SAME ? p->head_dim : p->value_dim;
+    return p->batch * (p->q_len * p->heads + kv_len * kv_heads) * (p->head_dim + value_dim) *
+           (int64_t)ra_dtype_size(dtype);
+}
+
+/* In one piece: all tensors are read and written as a whole, and held. */
+static int add_local(advice *a)
+{
+    ra_plan *plan = NULL;
+    ra_plan_info info = RA_PLAN_INFO_INIT;
+    advice_choice *c = &a->choices[a->count];
+    *c = (advice_choice){.local = true, .ranks = 1};
+    ra_status status = ra_plan_create(&a->problem, &a->options, &plan);
+    if (!status)
+        status = ra_plan_describe(plan, &info);
+    if (!status)
+        status = model_work_of_plan(&a->problem, plan, &c->work);
+    ra_plan_free(plan);
+    if (status)
+        return report_refusal();
+    int64_t tensors = tensor_bytes(&a->problem, a->ring.q_dtype);
+    c->chunk = a->problem.kv_len == RA_SAME ? a->problem.q_len : a->problem.kv_len;
+    c->bytes = tensors + info.peak_bytes;
+    c->work.all.bytes = c->work.busiest.bytes = (double)tensors;
+    a->count++;
+    return EXIT_OK;
+}
+
+static int add_ring(advise_job *job, ra_strategy strategy, ra_order order, int ranks)
+{
+    advice *a = &job->advice;
+    ra_ring_options ring = a->ring;
+    ra_ring_plan *plan = NULL;
+    ra_rank_info first = RA_RANK_INFO_INIT;
+    bool first_ring = a->count == 0 || a->choices[a->count - 1].local;
+    if (!first_ring && progress_clock() - job->started > PATIENCE) {
+        a->left_out++;
+        return EXIT_OK;
+    }
+    ring.strategy = strategy;
+    ring.order = order;
+    ring.ranks = ranks;
+    ring.memory = 0; /* what does not fit is shown, too */
+    advice_choice *c = &a->choices[a->count];
+    *c = (advice_choice){.strategy = strategy, .order = order, .ranks = ranks};
+    ra_status status = ra_ring_plan_create(&a->problem, &a->options, &ring, &plan);
+    if (!status)
+        status = ra_ring_plan_rank(plan, 0, &first);
+    if (!status)
+        status = model_work_of_ring(&a->problem, &a->options, &ring, plan, &c->work);
+    if (!status) {
+        c->chunk = first.kv_rows;
+        c->bytes = ra_ring_plan_process_bytes(plan);
+        a->count++;
+    }
+    ra_ring_plan_free(plan);
+    return status ? report_refusal() : EXIT_OK;
+}
+
+/* Over the ranks that there are: all that they can do. */
+static int add_ranks(advise_job *job)
+{
+    int code = EXIT_OK;
+    for (int strategy = RA_STRATEGY_RING; strategy <= RA_STRATEGY_BROADCAST && !code; strategy++)
+        for (int order = RA_ORDER_CONTIGUOUS; order <= RA_ORDER_STRIPED && !code; order++)
+            code = add_ring(job, (ra_strategy)strategy, (ra_order)order, (int)job->ranks);
+    return code;
+}
+
+/* In one process: in one piece, or the smallest ring of virtual ranks that fits, and what is near to it. */
+static int add_alone(advise_job *job)
+{
+    advice *a = &job->advice;
+    int size = 0, code = add_local(a);
+    if (!code && ra_ring_smallest(&a->problem, &a->options, &a->ring, &size))
+        code = report_refusal();
+    size = size ? size : 1;
+    const struct {
+        ra_strategy strategy;
+        ra_order order;
+        int ranks;
+    } rings[] = {
+        {RA_STRATEGY_RING, RA_ORDER_CONTIGUOUS, size},      {RA_STRATEGY_RING, RA_ORDER_CONTIGUOUS, size - 1},
+        {RA_STRATEGY_RING, RA_ORDER_CONTIGUOUS, 2 * size},  {RA_STRATEGY_BROADCAST, RA_ORDER_CONTIGUOUS, size},
+        {RA_STRATEGY_ALLGATHER, RA_ORDER_CONTIGUOUS, size}, {RA_STRATEGY_RING, RA_ORDER_ZIGZAG, size},
+        {RA_STRATEGY_RING, RA_ORDER_STRIPED, size},
+    };
+    for (size_t i = 0; i < sizeof rings / sizeof *rings && !code; i++) {
+        bool plain = rings[i].strategy == RA_STRATEGY_RING && rings[i].order == RA_ORDER_CONTIGUOUS;
+        /* A ring of one has no order, and nothing in it travels. */
+        if (rings[i].ranks > 1 || (rings[i].ranks == 1 && plain))
+            code = add_ring(job, rings[i].strategy, rings[i].order, rings[i].ranks);
+    }
+    return code;
+}
+
+/* Nothing fits: the ring that holds least is planned once more, and refused with what would fit. */
+static int refuse(const advice *a)
+{
+    const advice_choice *least = &a->choices[advice_smallest(a->choices, a->count)];
+    ra_ring_options ring = a->ring;
+    ra_ring_plan *plan = NULL;
+    ring.strategy = least->strategy;
+    ring.order = least->order;
+    ring.ranks = least->ranks;
+    ra_ring_plan_create(&a->problem, &a->options, &ring, &plan);
+    ra_ring_plan_free(plan);
+    return report_refusal();
+}
+
+/* Before anything is run, what fits is known. */
+static int choose(advice *a)
+{
+    if (advice_best(a->choices, a->count, a->ring.memory) < 0)
+        return refuse(a);
+    double start = progress_clock();
+    if (model_calibrate(&a->model, &a->problem, &a->options, a->ring.q_dtype))
+        return report_refusal();
+    a->calibrated = progress_clock() - start;
+    for (int i = 0; i < a->count; i++)
+        a->choices[i].time = model_time(&a->model, &a->choices[i].work);
+    a->best = advice_best(a->choices, a->count, a->ring.memory);
+    return EXIT_OK;
+}
+
+static int print(const advise_job *job)
+{
+    char *command = advice_command(&job->advice);
+    int code = command ? EXIT_OK : report(EXIT_USAGE, "out of memory: a command line");
+    if (command && !job->json)
+        advice_print(&job->advice, command);
+    else if (command && advice_print_json(&job->advice, command))
+        code = report(EXIT_WORK, "standard output: cannot write");
+    free(command);
+    return code;
+}
+
+int cmd_advise(int argc, char **argv)
+{
+    advise_job job;
+    int code = parse(&job, argc, argv);
+    if (code != ARGS_RUN)
+        return code;
+    interrupt_release(); /* nothing is left behind */
+    code = prepare(&job);
+    if (!code)
+        code = job.ranks ? add_ranks(&job) : add_alone(&job);
+    if (!code)
+        code = choose(&job.advice);
+    if (!code)
+        code = print(&job);
+    pattern_args_free(&job.about.pattern);
+    free(job.pattern);
+    return code;
+}
