@@ -1,6 +1,7 @@
 /* ringattn attend: attention over tensors in files. What can be refused is refused before the work begins. */
 #include "commands.h"
 #include "compare.h"
+#include "free_memory.h"
 #include "job.h"
 #include "null_outputs.h"
 #include "output_file.h"
@@ -67,8 +68,9 @@ static int parse(attend_job *job, int argc, char **argv)
          .kind = ARG_TEXT,
          .metavar = "FILE",
          .target = &job->checkpoint_path,
-         .help = "save the run here and in FILE.rows from time to time; the same command goes on from\n"
-                 "there after a kill, with the same bits in the end (--transport sim)"},
+         .help = "save the run here and in FILE.rows, with --transport mpi in FILE.RANK, from time to\n"
+                 "time; the same command goes on from there after a kill, with the same bits in the\n"
+                 "end (--transport sim or mpi)"},
         {.name = "checkpoint-every",
          .kind = ARG_REAL,
          .metavar = "SECONDS",
@@ -100,7 +102,9 @@ static int parse(attend_job *job, int argc, char **argv)
         .summary = "Exact softmax attention of the queries over the keys and values, from and to files.",
         .options = options,
         .option_count = sizeof options / sizeof *options,
-        .notes = "The output files appear when everything has succeeded, and not before.",
+        .notes = "The output files appear when everything has succeeded, and not before. Tensors that half\n"
+                 "of the free memory does not hold are read in parts, as with --memory of that half and\n"
+                 "--strategy broadcast.",
         .example = "ringattn attend --query q.npy --key k.npy --value v.npy --output o.npy --pattern causal",
     };
     return args_parse(&command, argc, argv);
@@ -134,6 +138,19 @@ static int check_pattern_paths(const attend_job *job, const char *option, const 
     return EXIT_OK;
 }
 
+/* FILE.rows, FILE.RANK and the temporary names of a checkpoint are removed in the end. */
+static int check_beside(const attend_job *job, const char *option, const char *path)
+{
+    size_t length = job->checkpoint_path ? strlen(job->checkpoint_path) : 0;
+    if (!length || !path || strncmp(path, job->checkpoint_path, length) != 0 || path[length] != '.')
+        return EXIT_OK;
+    const char *end = path + length + 1, *after = end + strspn(end, "0123456789");
+    bool of_rank = after > end && (!*after || strcmp(after, ".new") == 0);
+    if (!of_rank && strcmp(end, "rows") != 0 && strcmp(end, "new") != 0)
+        return EXIT_OK;
+    return report(EXIT_USAGE, "--%s %s: a file of --checkpoint %s", option, path, job->checkpoint_path);
+}
+
 /* What is made up or kept nowhere is no file. */
 static const char *input_file(const char *path)
 {
@@ -160,6 +177,8 @@ static int check_paths(const attend_job *job)
     int code = EXIT_OK;
     for (int i = 0; i < TENSORS; i++)
         files[i].path = tensor_file_part(files[i].path, parts[i], sizeof parts[i]);
+    for (int i = 0; i < FILES && !code; i++)
+        code = check_beside(job, files[i].option, files[i].path);
     for (int written = INPUTS; written < FILES && !code; written++) {
         code = check_pattern_paths(job, files[written].option, files[written].path);
         for (int other = 0; other < written && !code; other++)
@@ -191,6 +210,46 @@ static int check_rows_option(attend_job *job)
                       job->tolerance);
     job->rows = job->rows < 0 ? SAMPLED_ROWS : job->rows;
     job->tolerance = isnan(job->tolerance) ? OUTPUT_TOLERANCE : job->tolerance;
+    return EXIT_OK;
+}
+
+/* What a run in one piece has in memory: the tensors, whole. */
+static double tensor_bytes(const attend_job *job)
+{
+    const ra_problem *p = &job->problem;
+    const attention_files *in = &job->inputs;
+    double queries = (double)p->batch * (double)p->q_len * (double)p->heads;
+    double keys = (double)p->batch * (double)p->kv_len * (double)p->kv_heads;
+    double query = (double)p->head_dim * (double)ra_dtype_size(in->query.tensor.dtype);
+    double key = (double)p->head_dim * (double)ra_dtype_size(in->key.tensor.dtype);
+    double value = (double)p->value_dim * (double)ra_dtype_size(in->value.tensor.dtype);
+    double output = (double)p->value_dim * (double)ra_dtype_size(output_dtype(job));
+    double lse = job->lse_path ? (double)sizeof(float) : 0;
+    return queries * (query + output + lse) + keys * (key + value);
+}
+
+/*
+ * Where nobody has said how, tensors that half of the free memory does not hold are read in parts. By broadcast: the
+ * result must not depend on what else runs on the machine.
+ */
+static int check_size(attend_job *job)
+{
+    double bytes = tensor_bytes(job);
+    int64_t budget = free_memory() / 2;
+    if (ring_args_given(&job->ring) || bytes <= (double)budget)
+        return EXIT_OK;
+    if (job->checkpoint_path)
+        return report(EXIT_USAGE,
+                      "--checkpoint %s: the tensors take %.0f bytes, more than half of the free memory: add --memory "
+                      "BYTES or --ring R, which must be the same when the run goes on",
+                      job->checkpoint_path, bytes);
+    fprintf(stderr,
+            "ringattn attend: the tensors take %.0f bytes, more than half of the free memory: read in parts, as with "
+            "--memory %lld --strategy broadcast\n",
+            bytes, (long long)budget);
+    job->ring.memory = budget > 0 ? budget : 1;
+    job->ring.strategy = RA_STRATEGY_BROADCAST;
+    job->spread = true;
     return EXIT_OK;
 }
 
@@ -367,6 +426,8 @@ static int attend(attend_job *job)
     int code = attention_files_open(&job->inputs, &job->problem);
     if (!code)
         code = check_rows_option(job);
+    if (!code)
+        code = check_size(job);
     if (!code)
         code = check_checkpoint(job);
     if (!code)

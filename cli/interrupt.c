@@ -52,9 +52,12 @@ void interrupt_keeps(const char *path)
 
 int interrupt_exit(void)
 {
-    int number = caught ? (int)caught : SIGINT;
+    int number = (int)caught;
+    if (!number)
+        return report(EXIT_STOPPED, "stopped, as another process was");
     if (kept)
-        return report(128 + number, "stopped (%s): what was done is in %s, and the same command goes on from there",
+        return report(EXIT_STOPPED + number,
+                      "stopped (%s): what was done is in %s, and the same command goes on from there",
                       strsignal(number), kept);
-    return report(128 + number, "stopped (%s): nothing was written", strsignal(number));
+    return report(EXIT_STOPPED + number, "stopped (%s): nothing was written", strsignal(number));
 }

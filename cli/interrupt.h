@@ -12,7 +12,7 @@ void interrupt_release(void);
 /* True once a signal has asked to stop. */
 bool interrupted(void);
 
-/* Says so on standard error; the exit code is 128 and the signal's number, as shells have it. */
+/* Says so on standard error; the exit code is 128 and the signal's number, as shells have it, 0 if it was another's. */
 int interrupt_exit(void);
 
 /* What was done so far is kept in this file, whose path is the caller's. */

@@ -30,6 +30,9 @@ int job_agree(int code);
 /* words[i] becomes the sum of every process's words[i], modulo 2^64, in all of them. All come here, as to job_agree. */
 void job_add(uint64_t *words, int64_t count);
 
+/* From now on processes save what they have done when they are stopped, and give each other the timeout for it. */
+void job_saves(void);
+
 /* The end of a job, `code` being this process's; one that failed in mid-run ends the others too, and does not return.
  */
 int job_end(int code);

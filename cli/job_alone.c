@@ -48,6 +48,10 @@ void job_add(uint64_t *words, int64_t count)
     (void)count;
 }
 
+void job_saves(void)
+{
+}
+
 int job_end(int code)
 {
     return code;

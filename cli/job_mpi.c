@@ -15,10 +15,10 @@ enum { ADD_WORDS = 1 << 20 }; /* that are added up at a time: MPI counts in int 
 #define ABORT_SECONDS 1.0     /* for the other processes to come to the end of a job that has failed, too */
 
 static struct {
-    bool begun, connected;
+    bool begun, connected, saves;
     int rank, size, here;
     double timeout;
-} job = {false, false, 0, 1, 1, 0};
+} job = {false, false, false, 0, 1, 1, 0};
 
 const char *job_mpi_name(void)
 {
@@ -140,6 +140,11 @@ void job_add(uint64_t *words, int64_t count)
     }
 }
 
+void job_saves(void)
+{
+    job.saves = true;
+}
+
 int job_end(int code)
 {
     if (!job.begun)
@@ -148,11 +153,12 @@ int job_end(int code)
     /*
      * What fails before the run is agreed on, and all end by themselves. Later, others may be left waiting, for a rank
      * that does not listen any more. Most often all have failed and come here, their files closed and removed: that is
-     * waited for, but not for long.
+     * waited for, but not for long; unless they are saving what they have done.
      */
     bool abort = code != EXIT_OK && job.connected;
     int worst = code, speaker = job.rank;
-    bool all = abort && gather(code, ABORT_SECONDS, &worst, &speaker);
+    double patience = job.saves && code >= EXIT_STOPPED ? job.timeout : ABORT_SECONDS;
+    bool all = abort && gather(code, patience, &worst, &speaker);
     report_release(!all || speaker == job.rank);
     if (abort) {
         fflush(NULL);

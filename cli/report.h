@@ -6,8 +6,9 @@
 
 enum {
     EXIT_OK = 0,
-    EXIT_WORK = 1, /* the work failed */
-    EXIT_USAGE = 2 /* wrong usage or bad input: nothing was begun */
+    EXIT_WORK = 1,     /* the work failed */
+    EXIT_USAGE = 2,    /* wrong usage or bad input: nothing was begun */
+    EXIT_STOPPED = 128 /* and the number of the signal; 0: another process had it */
 };
 
 /* The verb that messages begin with; "" until a verb is known. */

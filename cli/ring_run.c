@@ -92,14 +92,16 @@ int ring_run_save(ring_run *run, const char *path, double every, const tensor_fi
     options.inputs = inputs;
     options.input_count = INPUTS;
     options.stop = asked_to_stop;
+    options.rank = job_rank();
     ra_status status = ra_checkpoint_open(&options, run->plan, &run->checkpoint);
     if (status == RA_ERROR_FORMAT || status == RA_ERROR_FILE)
         return report(EXIT_WORK, "%s", ra_last_message());
     if (status)
         return report_refusal();
-    if (ra_checkpoint_found(run->checkpoint))
+    if (ra_checkpoint_found(run->checkpoint) && job_rank() == 0)
         fprintf(stderr, "ringattn attend: goes on from %s\n", path);
     interrupt_keeps(path);
+    job_saves();
     return EXIT_OK;
 }
 

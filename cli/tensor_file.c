@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 /* How much is read or written between two looks at the signals. */
 enum { PIECE_ELEMENTS = 16 << 20, LINE = 64, LARGE_PAGE = 2 << 20 };
@@ -118,26 +117,9 @@ static size_t data_bytes(const tensor_file *file)
     return file->path ? (size_t)element_count(file) * ra_dtype_size(file->tensor.dtype) : 0;
 }
 
-/*
- * The system may promise more memory than it has, and end the process when it is used; so what can never fit is refused
- * here.
- */
-static int check_memory(tensor_file *const files[], int count)
-{
-    double total = 0, memory = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
-    for (int i = 0; i < count; i++)
-        total += (double)data_bytes(files[i]);
-    if (total > memory)
-        return report(
-            EXIT_USAGE,
-            "out of memory: the tensors take %.1f GiB, this machine has %.1f GiB: --memory BYTES reads them in parts",
-            total * 0x1p-30, memory * 0x1p-30);
-    return EXIT_OK;
-}
-
 int tensor_files_allocate(tensor_file *const files[], int count)
 {
-    int code = check_memory(files, count);
+    int code = EXIT_OK;
     for (int i = 0; i < count && !code; i++) {
         size_t bytes = data_bytes(files[i]);
         if (bytes == 0)

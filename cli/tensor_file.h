@@ -59,7 +59,7 @@ int tensor_file_create(tensor_file *file, const char *path, tensor_axes axes, co
 /* Write rows of a file that another process of the job has created. */
 int tensor_file_join(tensor_file *file, const char *path, tensor_axes axes, const tensor_shape *shape);
 
-/* Memory for all of them, or for none when it is more than there is. */
+/* Memory for all of them. */
 int tensor_files_allocate(tensor_file *const files[], int count);
 
 /* The whole tensor as a storage, the caller's: in memory if it is there. */

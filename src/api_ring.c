@@ -3,6 +3,7 @@
 #include "base/cpu.h"
 #include "base/sized.h"
 #include "base/tensor.h"
+#include "ring/checkpoint.h"
 #include "ring/engine.h"
 #include "ring/ring_plan.h"
 #include "ringattn/ringattn.h"
@@ -476,6 +477,15 @@ ra_status ra_ring_run(const ra_ring_plan *ring, ra_comm *comm, ra_storage *q, ra
     return ra_ring_run_saved(ring, comm, q, k, v, output, lse, NULL, stats);
 }
 
+static ra_status check_checkpoint(const ra_comm *comm, const ra_checkpoint *checkpoint)
+{
+    int rank = comm->simulated ? -1 : comm->transport.rank, opened = ra_checkpoint_rank(checkpoint);
+    if (rank == opened)
+        return RA_OK;
+    return ra_fail(RA_ERROR_ARGUMENT, "checkpoint: was opened for rank %d, and this is rank %d (-1: virtual ranks)",
+                   opened, rank);
+}
+
 ra_status ra_ring_run_saved(const ra_ring_plan *ring, ra_comm *comm, ra_storage *q, ra_storage *k, ra_storage *v,
                             ra_storage *output, ra_storage *lse, ra_checkpoint *checkpoint, ra_rank_stats *stats)
 {
@@ -486,6 +496,8 @@ ra_status ra_ring_run_saved(const ra_ring_plan *ring, ra_comm *comm, ra_storage 
         status = ra_fail(RA_ERROR_ARGUMENT, "the plan is for tensors in memory (lent): use ra_ring_forward");
     if (!status && lse && !ring->options.lse)
         status = ra_fail(RA_ERROR_ARGUMENT, "the plan is for a run without a log-sum-exp (lse 0)");
+    if (!status && checkpoint)
+        status = check_checkpoint(comm, checkpoint);
     if (status)
         return status;
     const ra_tensor *const views[ROLES] = {ra_storage_view(q), ra_storage_view(k), ra_storage_view(v),

@@ -631,8 +631,11 @@ RA_API ra_status ra_ring_run(const ra_ring_plan *plan, ra_comm *comm, ra_storage
                              ra_storage *output, ra_storage *lse, ra_rank_stats *stats);
 
 /*
- * A run of virtual ranks (sim) that can go on after its process was killed, and gives the same bits as if it had not
- * been. PATH has where it stands, and is replaced as a whole; PATH.rows has the results of finished ranks.
+ * A run from and to storages that can go on after its processes were killed, and gives the same bits as if they had not
+ * been. Of virtual ranks (sim), PATH has where the run stands, and is replaced as a whole; PATH.rows has the results of
+ * finished ranks. Of ranks that are processes (mpi), each has a checkpoint of its own of the same path, and saves where
+ * it stands in PATH.RANK when it is time for it; PATH says that all of them are there. They go on from the step that
+ * all had come to, and what a rank had done after that it does not do again.
  */
 typedef struct ra_checkpoint ra_checkpoint;
 
@@ -644,19 +647,24 @@ typedef struct ra_checkpoint_options {
      */
     const char *const *inputs;
     int input_count;
-    /* Asked where the run can go on later, about once a second. Non-zero: save, and return RA_ERROR_CANCELLED. */
+    /*
+     * Asked where the run can go on later, about once a second, and now and then while a rank waits for keys. Non-zero:
+     * save, and return RA_ERROR_CANCELLED. Other ranks are told, and do the same where they can go on later.
+     */
     int (*stop)(void *user);
     void *stop_user;
+    int rank; /* of a plan for processes (mpi): which of them opens it. The virtual ranks of one process ignore it */
 } ra_checkpoint_options;
 
 #define RA_CHECKPOINT_OPTIONS_INIT                                                                                     \
     {                                                                                                                  \
-        sizeof(ra_checkpoint_options), NULL, 60, NULL, 0, NULL, NULL                                                   \
+        sizeof(ra_checkpoint_options), NULL, 60, NULL, 0, NULL, NULL, 0                                                \
     }
 
 /*
- * For one run of a plan. If there is a checkpoint at the path, the run will go on from there; one of another run, or a
- * damaged one, is refused with the difference. Nothing is written yet. On success it is the caller's, to be freed.
+ * For one run of a plan. If there is a checkpoint at the path, the run will go on from there; one of another run, a
+ * damaged one, or one of processes that lacks the file of this rank is refused with the difference. Nothing is written
+ * yet. On success it is the caller's, to be freed.
  */
 RA_API ra_status ra_checkpoint_open(const ra_checkpoint_options *options, const ra_ring_plan *plan,
                                     ra_checkpoint **checkpoint);
@@ -665,7 +673,7 @@ RA_API void ra_checkpoint_free(ra_checkpoint *checkpoint);
 /* 1: there is one, and the run goes on from it. */
 RA_API int ra_checkpoint_found(const ra_checkpoint *checkpoint);
 
-/* Remove its files: after the results of the run are safe. */
+/* Remove its files, those of all ranks: after the results of the run are safe, by one of them. */
 RA_API void ra_checkpoint_remove(ra_checkpoint *checkpoint);
 
 /* ra_ring_run, saved from time to time. */

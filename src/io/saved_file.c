@@ -9,7 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { BUFFER_BYTES = 1 << 16 };
+/* Linux moves less than 2 GiB at a time; where somebody waits, it is less than a second's work of a slow disk. */
+enum { BUFFER_BYTES = 1 << 16, MOST_BYTES = 1 << 30, PIECE_BYTES = 16 << 20 };
 static const uint64_t START = UINT64_C(0xcbf29ce484222325);
 
 /* Eight bytes at a time, every one of which changes everything after it. */
@@ -31,16 +32,29 @@ static ra_status fail(const ra_saved_file *f, const char *doing, int reason)
                    reason ? strerror(reason) : "the file ends early");
 }
 
+static size_t piece(const ra_saved_file *f, int64_t bytes)
+{
+    int64_t most = f->between ? PIECE_BYTES : MOST_BYTES;
+    return (size_t)(bytes < most ? bytes : most);
+}
+
 /* ---- Writing ----------------------------------------------------------------------------------------------------- */
+
+static char *temporary_name(const char *path)
+{
+    size_t size = strlen(path) + sizeof ".new";
+    char *name = malloc(size);
+    if (name)
+        snprintf(name, size, "%s.new", path);
+    return name;
+}
 
 ra_status ra_saved_begin(ra_saved_file *f, const char *path)
 {
     *f = (ra_saved_file){.fd = -1, .path = path, .hash = START};
-    size_t size = strlen(path) + sizeof ".new";
-    f->name = malloc(size);
+    f->name = temporary_name(path);
     if (!f->name)
         return ra_fail(RA_ERROR_MEMORY, "%s: out of memory: its temporary name", path);
-    snprintf(f->name, size, "%s.new", path);
     f->fd = open(f->name, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666);
     return f->fd < 0 ? fail(f, "create", errno) : RA_OK;
 }
@@ -49,13 +63,19 @@ static ra_status write_all(ra_saved_file *f, const void *data, int64_t bytes)
 {
     const char *at = data;
     while (bytes > 0) {
-        ssize_t written = write(f->fd, at, bytes < (1 << 30) ? (size_t)bytes : 1 << 30);
+        ssize_t written = write(f->fd, at, piece(f, bytes));
         if (written < 0 && errno == EINTR)
             continue;
         if (written <= 0)
             return fail(f, "write", written < 0 ? errno : ENOSPC);
         at += written;
         bytes -= written;
+        if (!f->between || bytes == 0)
+            continue;
+        /* What is left to flush in the end must not take long either. */
+        if (fdatasync(f->fd) != 0)
+            return fail(f, "write", errno);
+        f->between(f->between_user);
     }
     return RA_OK;
 }
@@ -101,7 +121,7 @@ static ra_status read_all(ra_saved_file *f, void *data, int64_t bytes)
 {
     char *at = data;
     while (bytes > 0) {
-        ssize_t got = pread(f->fd, at, bytes < (1 << 30) ? (size_t)bytes : 1 << 30, f->at);
+        ssize_t got = pread(f->fd, at, piece(f, bytes), f->at);
         if (got < 0 && errno == EINTR)
             continue;
         if (got <= 0)
@@ -109,6 +129,8 @@ static ra_status read_all(ra_saved_file *f, void *data, int64_t bytes)
         at += got;
         f->at += got;
         bytes -= got;
+        if (f->between)
+            f->between(f->between_user);
     }
     return RA_OK;
 }
@@ -185,4 +207,13 @@ void ra_saved_close(ra_saved_file *f)
         unlink(f->name);
     free(f->name);
     *f = (ra_saved_file){.fd = -1};
+}
+
+void ra_saved_remove(const char *path)
+{
+    char *name = temporary_name(path);
+    unlink(path);
+    if (name)
+        unlink(name);
+    free(name);
 }

@@ -15,6 +15,8 @@ typedef struct ra_saved_file {
     char *name;       /* PATH.new, while it is written */
     int64_t at, size; /* where to go on; bytes without the checksum */
     uint64_t hash;
+    void (*between)(void *user); /* NULL, or called between pieces of what is moved: set after it was opened */
+    void *between_user;
 } ra_saved_file;
 
 /* Writing: begin, some writes, then finish. Close it whatever happened; what was not finished is removed. */
@@ -27,6 +29,9 @@ ra_status ra_saved_open(ra_saved_file *file, const char *path, bool *found);
 ra_status ra_saved_read(ra_saved_file *file, void *data, int64_t bytes);
 
 void ra_saved_close(ra_saved_file *file);
+
+/* The file, and what a process that was killed while it saved has left of the next one. */
+void ra_saved_remove(const char *path);
 
 /* A hash of bytes, going on from another. */
 uint64_t ra_saved_hash(uint64_t hash, const void *data, int64_t bytes);

@@ -1,7 +1,12 @@
 /*
- * A run that can go on after its process has ended. PATH has what the run is of, the ranks that are finished, where the
- * current one stands and the states of its rows, and is replaced as a whole. PATH.rows has the results of finished
- * ranks. For the virtual ranks of one process.
+ * A run that can go on after its processes have ended.
+ *
+ * Of the virtual ranks of one process: PATH has what the run is of, the ranks that are finished, where the current one
+ * stands and the states of its rows, and is replaced as a whole. PATH.rows has the results of finished ranks.
+ *
+ * Of ranks that are processes: each has such a file of its own, PATH.RANK, and saves whenever it is time for it, in no
+ * step with the others: what a rank has done does not depend on how far they are. PATH is there when all of them are,
+ * and has what the run is of and a number that is in all of its files.
  */
 #ifndef RA_RING_CHECKPOINT_H
 #define RA_RING_CHECKPOINT_H
@@ -9,30 +14,40 @@
 #include "exec/exec.h"
 #include "ring/engine.h"
 
-/* Where a run stands: everything before these positions of a rank's step is done. */
+/* Where a rank stands: everything before these positions of its step is done. */
 typedef struct ra_point {
     int64_t rank, step, position;
     int64_t span;        /* of the states, where spans are kept apart */
-    int64_t state_bytes; /* 0: the rank has not begun */
+    int64_t state_bytes; /* that were saved with it */
+    bool begun;          /* false: nothing of the rank is done, and there are no states */
     ra_counts counts;
     ra_rank_stats stats; /* with the hops and bytes of phases before the step's */
     double pairs_before, pairs_reported;
 } ra_point;
 
+/* Whose it is: a rank's, or -1 for all virtual ranks. */
+int ra_checkpoint_rank(const ra_checkpoint *checkpoint);
+
 /* The run that there is a checkpoint of, if there is one: *point, and the finished ranks' statistics into stats. */
 bool ra_checkpoint_continues(const ra_checkpoint *checkpoint, ra_point *point, ra_rank_stats *stats);
-
-/* The results of finished ranks into storage. */
-ra_status ra_checkpoint_restore_rows(ra_checkpoint *checkpoint, const ra_ring_plan *ring, const ra_tensors *tensors);
 
 /* The states that were saved: point.state_bytes of them. */
 ra_status ra_checkpoint_restore_states(ra_checkpoint *checkpoint, void *states, int64_t bytes);
 
-/* Whether it is time to save, or to stop. */
+/* Whether it is time to stop; and whether to save, or to stop. */
+int ra_checkpoint_stops(void *checkpoint);
 bool ra_checkpoint_due(ra_checkpoint *checkpoint, bool *stop);
 
 /* Save; states may be NULL where point->state_bytes is 0. */
 ra_status ra_checkpoint_save(ra_checkpoint *checkpoint, const ra_point *point, const void *states);
+
+/* Called now and then while states are saved and restored: a disk may be slow. */
+void ra_checkpoint_between(ra_checkpoint *checkpoint, void (*between)(void *user), void *user);
+
+/* ---- checkpoint_rows.c: results of virtual ranks ----------------------------------------------------------------- */
+
+/* The results of finished ranks into storage. */
+ra_status ra_checkpoint_restore_rows(ra_checkpoint *checkpoint, const ra_ring_plan *ring, const ra_tensors *tensors);
 
 /* Results of the current rank: views [batch, rows, heads, dim] and [batch, heads, rows] of rows from `first` on. */
 ra_status ra_checkpoint_rows(ra_checkpoint *checkpoint, int rank, int64_t first, const ra_tensor *output,
@@ -40,5 +55,17 @@ ra_status ra_checkpoint_rows(ra_checkpoint *checkpoint, int rank, int64_t first,
 
 /* All results of a rank have been given. */
 void ra_checkpoint_rank_done(ra_checkpoint *checkpoint, int rank, const ra_rank_stats *stats);
+
+/* ---- checkpoint_set.c: the files of ranks that are processes ----------------------------------------------------- */
+
+/* The number of the set, and whether it is there already; for all ranks to compare. NULL: the run is not saved. */
+uint64_t ra_checkpoint_set(const ra_checkpoint *checkpoint);
+void ra_checkpoint_describe(const ra_checkpoint *checkpoint, char *text, size_t size);
+
+/* Begin a set that goes by this number: before this rank's first save. */
+void ra_checkpoint_join(ra_checkpoint *checkpoint, uint64_t set);
+
+/* All ranks have saved: from now on there is a checkpoint. For one of them. */
+ra_status ra_checkpoint_complete(ra_checkpoint *checkpoint);
 
 #endif

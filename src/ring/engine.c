@@ -43,15 +43,15 @@ static ra_status run_rank(ra_rank *e, double started, const ra_point *point)
 {
     ra_status status = prepare(e);
     if (!status)
-        ra_rank_begin(e);
-    if (!status && point)
-        status = ra_rank_continue(e, point);
+        ra_rank_begin(e, point);
     if (!status && !e->simulated)
         status = ra_rank_greet(e);
+    if (!status && e->tensors->checkpoint)
+        status = ra_rank_go_on(e, point);
     if (!status)
         status = ra_rank_load_queries(e);
     /* In a ring, own rows are worked first, and are not needed after that. */
-    if (!status && (e->step == 0 || e->ring->options.strategy != RA_STRATEGY_RING))
+    if (!status && (e->first == 0 || e->ring->options.strategy != RA_STRATEGY_RING))
         status = ra_rank_load_own(e);
     if (!status)
         status = ra_rank_run_steps(e);
@@ -71,9 +71,20 @@ static ra_status agree(ra_rank *e, ra_rank_stats *all)
     return ra_link_exchange(&e->link, RA_TAG_AGREEMENT, e->stats, all, sizeof *all);
 }
 
+/* Told by another rank to stop: what this one has done is saved, as far as it could be, and the run can go on. */
+static ra_status stopped_too(const ra_rank *e, ra_status status)
+{
+    if (status != RA_ERROR_PEER || !e->link.stopped || !e->tensors->checkpoint)
+        return status;
+    return ra_fail(RA_ERROR_CANCELLED, "rank %d: stopped as another rank was", e->rank);
+}
+
 static ra_status run_real(const ra_ring_plan *ring, ra_rank *e, ra_comm *comm, ra_rank_stats *stats)
 {
     double started = ra_seconds();
+    ra_point point;
+    ra_checkpoint *checkpoint = e->tensors->checkpoint;
+    bool goes_on = checkpoint && ra_checkpoint_continues(checkpoint, &point, NULL);
     ra_rank_stats mine = RA_RANK_STATS_INIT;
     e->rank = comm->transport.rank;
     e->stats = &mine;
@@ -84,9 +95,11 @@ static ra_status run_real(const ra_ring_plan *ring, ra_rank *e, ra_comm *comm, r
                         .what = "the start",
                         .hop = -1};
     ra_rank_stats *all = calloc((size_t)ring->options.ranks, sizeof *all);
-    ra_status status = all ? run_rank(e, started, NULL) : ra_fail(RA_ERROR_MEMORY, "out of memory: statistics");
+    ra_status status =
+        all ? run_rank(e, started, goes_on ? &point : NULL) : ra_fail(RA_ERROR_MEMORY, "out of memory: statistics");
     if (!status)
         status = agree(e, all);
+    status = stopped_too(e, status);
     bool given_up = !status || ra_link_fail(&e->link, status);
     ra_rank_close_gate(e);
     ra_rank_give_memory(e, given_up);

@@ -69,6 +69,7 @@ static ra_status look(ra_link *link, ra_transport_state *found)
     if (status || found->notice.kind == RA_NOTICE_NONE)
         return status;
     link->told = true;
+    link->stopped = found->notice.kind == RA_NOTICE_FAILED && found->notice.status == RA_ERROR_CANCELLED;
     if (found->notice.kind == RA_NOTICE_LEFT)
         return ra_fail(RA_ERROR_PEER, "rank %d: rank %d has left during %s", t->rank, (int)found->notice.rank,
                        place(link, text, sizeof text));
@@ -128,6 +129,21 @@ static ra_status judge(const ra_link *link, const ra_transport_state *found)
     return RA_OK;
 }
 
+/* A wait may be long; what was done before it can be saved. */
+static ra_status ask(ra_link *link)
+{
+    const double interval = 0.1;
+    char text[80];
+    if (!link->stop || link->hop < 0 || link->looked - link->asked < interval)
+        return RA_OK;
+    link->asked = link->looked;
+    if (!link->stop(link->stop_user))
+        return RA_OK;
+    link->stopped = true;
+    return ra_fail(RA_ERROR_CANCELLED, "rank %d: stopped during %s", link->transport->rank,
+                   place(link, text, sizeof text));
+}
+
 ra_status ra_link_wait(ra_link *link)
 {
     const struct timespec moment = {0, 50000};
@@ -143,6 +159,8 @@ ra_status ra_link_wait(ra_link *link)
             show_work(link);
         unfinished = found.unfinished;
         status = judge(link, &found);
+        if (!status)
+            status = ask(link);
         if (status)
             break;
         if (looks < 100) /* what is nearly there comes soon; later others need the processor more */

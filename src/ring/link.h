@@ -9,15 +9,19 @@
 
 typedef struct ra_link {
     ra_transport *transport;
-    bool *broken;     /* of the communicator */
-    double timeout;   /* seconds */
-    double looked;    /* when progress was last made */
-    double back;      /* when this rank last came back from where it could not look, such as a stopped process */
-    double waited;    /* seconds spent waiting */
-    void *stuck;      /* memory of small messages that were not finished */
-    bool told;        /* the failure came from another rank, or has been announced */
-    const char *what; /* is going on, for messages */
-    int64_t hop;      /* its number; -1: none */
+    bool *broken;            /* of the communicator */
+    double timeout;          /* seconds */
+    double looked;           /* when progress was last made */
+    double back;             /* when this rank last came back from where it could not look, such as a stopped process */
+    double waited;           /* seconds spent waiting */
+    void *stuck;             /* memory of small messages that were not finished */
+    bool told;               /* the failure came from another rank, or has been announced */
+    bool stopped;            /* it is that a rank was asked to stop */
+    const char *what;        /* is going on, for messages */
+    int64_t hop;             /* its number; -1: none */
+    int (*stop)(void *user); /* NULL, or asked while a hop is waited for: non-zero ends it */
+    void *stop_user;
+    double asked; /* when */
 } ra_link;
 
 enum { RA_TAG_GREETING = 0, RA_TAG_AGREEMENT = 1, RA_TAG_PHASE = 2, RA_TAG_PHASES = 16384 };

@@ -79,8 +79,12 @@ typedef struct ra_rank {
     ra_run run;
     ra_counts counts;
     ra_passed passed[2];             /* before this phase and the next: by their parity */
+    int64_t phase;                   /* the last that was started; -1: none */
     int64_t step, position;          /* what comes before is done */
     int64_t stride;                  /* of keys after which a run may be saved; 0: after a step */
+    bool changed;                    /* something was done since it was saved */
+    int64_t first;                   /* the step from which on rows travel: the least that a rank goes on with */
+    int64_t counted;                 /* what travelled before this phase was counted before the run was continued */
     int64_t next_receive, next_send; /* messages that have not been started */
     ra_rank_stats *stats;            /* of this rank */
     ra_status status;                /* found by the poll */
@@ -116,9 +120,9 @@ ra_status ra_rank_wait_behind(ra_rank *e);
 
 /* ---- rank_save.c: where a run can go on later ------------------------------------------------------------------- */
 
-void ra_rank_begin(ra_rank *e);
-ra_status ra_rank_continue(ra_rank *e, const ra_point *point);
-ra_status ra_rank_save(ra_rank *e);
+void ra_rank_begin(ra_rank *e, const ra_point *point);
+ra_status ra_rank_go_on(ra_rank *e, const ra_point *point);
+ra_status ra_rank_save(ra_rank *e, ra_status status);
 
 /* ---- rank_tiles.c: the tiles of what is here, and their results ----------------------------------------------------
  */

@@ -1,8 +1,13 @@
 #include "base/checked.h"
 #include "ring/rank.h"
 
-/* Visible pairs between two points at which a run may be saved: about a second's work. */
-static const double PAIRS_BETWEEN = 5e8;
+#include <stdlib.h>
+
+/*
+ * Visible pairs between two points at which a run may be saved: about a second's work; of a process, for each of its
+ * threads, a tenth of that, because mpirun may not give it more time to stop than a second.
+ */
+static const double PAIRS_BETWEEN = 5e8, PAIRS_OF_PROCESS = 2e7;
 enum { LEAST_KEYS = 1024 };
 
 /*
@@ -16,58 +21,114 @@ static int64_t stride_of(const ra_rank *e)
     if (p->pattern.dilation || p->tiles != RA_TILES_ROW || e->work.queries.rows == 0)
         return 0;
     double rows = (double)e->work.queries.rows * (double)(p->batch * p->heads);
-    double keys = PAIRS_BETWEEN / rows;
+    double keys = (e->simulated ? PAIRS_BETWEEN : PAIRS_OF_PROCESS * e->work.threads) / rows;
     int64_t most = keys < (double)p->kv_len ? (int64_t)keys : p->kv_len;
     return ra_ceil_div(ra_max(LEAST_KEYS, most), RA_KEY_BLOCK) * RA_KEY_BLOCK;
 }
 
-void ra_rank_begin(ra_rank *e)
+/* Begins, or goes on from a point: counts are what they were. NULL: there is none. */
+void ra_rank_begin(ra_rank *e, const ra_point *point)
 {
-    e->step = e->position = 0;
+    e->phase = -1;
     e->stride = e->tensors->checkpoint ? stride_of(e) : 0;
+    if (point && point->begun) {
+        e->step = point->step;
+        e->position = point->position;
+        e->span = point->span;
+        e->counts = point->counts;
+        e->pairs_before = point->pairs_before;
+        e->pairs_reported = point->pairs_reported;
+        *e->stats = point->stats;
+    }
+    e->first = e->counted = e->step;
 }
 
-/* From a point on: states and counts are what they were. */
-ra_status ra_rank_continue(ra_rank *e, const ra_point *point)
+static void show_life(void *user)
+{
+    (void)ra_rank_poll_link(user); /* a failure is found again */
+}
+
+/* The first files of a set, which is there when all of them are: one that lacks a file has been damaged. */
+static ra_status begin_set(ra_rank *e)
+{
+    const ra_point point = {.rank = e->rank};
+    int32_t ok = 1, *all = calloc((size_t)e->ring->options.ranks, sizeof *all);
+    ra_status status =
+        all ? ra_checkpoint_save(e->tensors->checkpoint, &point, NULL)
+            : ra_fail(RA_ERROR_MEMORY, "out of memory: an agreement of %d ranks", e->ring->options.ranks);
+    e->link.what = "the beginning of a checkpoint";
+    if (!status)
+        status = ra_link_exchange(&e->link, RA_TAG_AGREEMENT, &ok, all, sizeof ok);
+    free(all);
+    if (e->link.stopped) /* as a rank can be that has come past this: all have saved */
+        status = RA_OK;
+    return status || e->rank > 0 ? status : ra_checkpoint_complete(e->tensors->checkpoint);
+}
+
+/* Where the ranks have told each other how far they are: states are what they were, messages those that are left. */
+ra_status ra_rank_go_on(ra_rank *e, const ra_point *point)
 {
     const ra_schedule *s = &e->schedule;
-    if (point->state_bytes == 0)
-        return RA_OK;
-    e->step = point->step;
-    e->position = point->position;
-    e->span = point->span;
-    e->counts = point->counts;
-    e->pairs_before = point->pairs_before;
-    e->pairs_reported = point->pairs_reported;
-    *e->stats = point->stats;
-    while (e->next_receive < s->receive_count && s->receives[e->next_receive].phase < e->step)
+    ra_checkpoint *checkpoint = e->tensors->checkpoint;
+    ra_status status = RA_OK;
+    while (e->next_receive < s->receive_count && s->receives[e->next_receive].phase < e->first)
         e->next_receive++;
-    while (e->next_send < s->send_count && s->sends[e->next_send].phase < e->step)
+    while (e->next_send < s->send_count && s->sends[e->next_send].phase < e->first)
         e->next_send++;
-    return ra_checkpoint_restore_states(e->tensors->checkpoint, e->states, e->memory.states);
+    if (!e->simulated)
+        ra_checkpoint_between(checkpoint, show_life, e);
+    if (point && point->begun)
+        status = ra_checkpoint_restore_states(checkpoint, e->states, e->memory.states);
+    else if (!e->simulated && !point)
+        status = begin_set(e);
+    e->link.stop = ra_checkpoint_stops;
+    e->link.stop_user = checkpoint;
+    return status;
 }
 
-/* Save if it is time to; stop if that is wanted. */
-ra_status ra_rank_save(ra_rank *e)
+/* Where the rank stands, with what travelled before the phase of its step. */
+static ra_point point_of(const ra_rank *e)
 {
-    bool stop;
-    if (!e->tensors->checkpoint || !ra_checkpoint_due(e->tensors->checkpoint, &stop))
-        return RA_OK;
-    const ra_passed *passed = &e->passed[e->step % 2];
     ra_point point = {.rank = e->rank,
                       .step = e->step,
                       .position = e->position,
                       .span = e->span,
                       .state_bytes = e->memory.states,
+                      .begun = true,
                       .counts = e->counts,
                       .stats = *e->stats,
                       .pairs_before = e->pairs_before,
                       .pairs_reported = e->pairs_reported};
-    point.stats.hops = passed->hops;
-    point.stats.bytes_sent = passed->bytes_sent;
-    point.stats.bytes_received = passed->bytes_received;
-    ra_status status = ra_checkpoint_save(e->tensors->checkpoint, &point, e->states);
-    if (!status && stop)
-        status = ra_fail(RA_ERROR_CANCELLED, "stopped at rank %d, step %lld, and saved", e->rank, (long long)e->step);
-    return status;
+    if (e->phase >= e->step) {
+        const ra_passed *passed = &e->passed[e->step % 2];
+        point.stats.hops = passed->hops;
+        point.stats.bytes_sent = passed->bytes_sent;
+        point.stats.bytes_received = passed->bytes_received;
+    }
+    return point;
+}
+
+/*
+ * Save if it is time to, and where a rank comes to its end: because its keys are done, or because it or another one
+ * was asked to stop. `status` is what the step ended with.
+ */
+ra_status ra_rank_save(ra_rank *e, ra_status status)
+{
+    bool stop = false;
+    ra_checkpoint *checkpoint = e->tensors->checkpoint;
+    if (!checkpoint || (status && !e->link.stopped))
+        return status;
+    bool due = ra_checkpoint_due(checkpoint, &stop);
+    stop = stop || e->link.stopped;
+    if (!due && !stop && e->step < e->schedule.steps)
+        return RA_OK;
+    if (e->changed) {
+        const ra_point point = point_of(e);
+        status = ra_checkpoint_save(checkpoint, &point, e->states);
+        if (status)
+            return status;
+        e->changed = false;
+    }
+    return stop ? ra_fail(RA_ERROR_CANCELLED, "stopped at rank %d, step %lld, and saved", e->rank, (long long)e->step)
+                : RA_OK;
 }

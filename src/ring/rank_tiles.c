@@ -14,6 +14,8 @@ int ra_rank_poll(void *user, double pairs)
     const ra_plan *p = e->ring->plan;
     double done = e->pairs_before + pairs;
     e->status = ra_rank_poll_link(e);
+    if (e->link.stopped && e->tensors->checkpoint)
+        e->status = RA_OK; /* first on to where this rank can be saved */
     if (e->status || !p->progress || done <= e->pairs_reported)
         return e->status != RA_OK;
     e->pairs_reported = done;
@@ -23,6 +25,7 @@ int ra_rank_poll(void *user, double pairs)
 static ra_status run_keys(ra_rank *e, ra_interval within, float *states)
 {
     double before = e->counts.pairs_visible;
+    e->changed = true;
     e->run.within = within;
     e->run.states = states;
     if (!ra_run_tasks(&e->run, e->scratch, &e->counts))
@@ -41,7 +44,7 @@ static ra_status run_tiles(ra_rank *e, ra_interval within, float *states)
         status = run_keys(e, (ra_interval){at, next}, states);
         e->position = next;
         if (!status && e->stride)
-            status = ra_rank_save(e);
+            status = ra_rank_save(e, RA_OK);
     }
     return status;
 }
@@ -146,6 +149,7 @@ static ra_status compute(ra_rank *e, int64_t step)
         status = e->ring->by_reference ? compute_in_place(e, step) : compute_in_slots(e, s);
         e->stats->seconds_compute += ra_seconds() - start;
     }
+    e->changed = true;
     e->step = step + 1;
     e->position = 0;
     return status;
@@ -191,25 +195,28 @@ static void tell(const ra_rank *e, int64_t step)
     o->watch(o->watch_user, &moment);
 }
 
+/* A step that was done before the run was continued only has its rows, for others that go on earlier. */
+static ra_status run_step(ra_rank *e, int64_t step)
+{
+    bool last = step + 1 == e->schedule.steps;
+    tell(e, step);
+    ra_status status = last ? RA_OK : ra_rank_start_phase(e, step + 1);
+    if (!status && step >= e->step && (status = compute(e, step)))
+        return status; /* in the midst of some keys there is nothing to save */
+    if (!status && !last)
+        status = ra_rank_wait_phase(e);
+    return last && e->simulated ? status : ra_rank_save(e, status);
+}
+
 ra_status ra_rank_run_steps(ra_rank *e)
 {
     if (ra_ring_at_once(e->ring))
         return run_at_once(e);
-    int64_t first = e->step; /* of a run that goes on */
-    ra_status status = ra_rank_start_phase(e, ra_min(first, e->schedule.steps - 1));
+    ra_status status = e->first < e->schedule.steps ? ra_rank_start_phase(e, e->first) : RA_OK;
     if (!status)
         status = ra_rank_wait_phase(e);
-    for (int64_t step = first; step < e->schedule.steps && !status; step++) {
-        tell(e, step);
-        if (step + 1 < e->schedule.steps)
-            status = ra_rank_start_phase(e, step + 1);
-        if (!status)
-            status = compute(e, step);
-        if (!status && step + 1 < e->schedule.steps)
-            status = ra_rank_wait_phase(e);
-        if (!status && step + 1 < e->schedule.steps)
-            status = ra_rank_save(e);
-    }
+    for (int64_t step = e->first; step < e->schedule.steps && !status; step++)
+        status = run_step(e, step);
     merge_span(e);
     return status;
 }
@@ -232,7 +239,7 @@ static ra_status write_rows(void *user)
         if (!status && e->tensors->lse)
             status = ra_storage_write(e->tensors->lse, batch, w->at, part.seq, &lse_part);
     }
-    if (!status && e->tensors->checkpoint)
+    if (!status && e->tensors->checkpoint && e->simulated)
         status =
             ra_checkpoint_rows(e->tensors->checkpoint, e->rank, w->at, &w->output, e->tensors->lse ? &w->lse : NULL);
     e->seconds_behind = ra_seconds() - start;

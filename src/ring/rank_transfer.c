@@ -47,6 +47,9 @@ ra_status ra_rank_greet(ra_rank *e)
     ra_greeting_fill(mine, e->ring, e->tensors->wants_lse);
     mine->k = e->peer_k[e->rank];
     mine->v = e->peer_v[e->rank];
+    mine->step = e->step;
+    mine->set = ra_checkpoint_set(e->tensors->checkpoint);
+    ra_checkpoint_describe(e->tensors->checkpoint, mine->line[RA_GREETING_FACTS], RA_GREETING_TEXT);
     if (ra_rank_gate_of(e, e->rank))
         atomic_store(&ra_rank_gate_of(e, e->rank)->closed, 0);
     e->link.what = "the greeting";
@@ -57,7 +60,10 @@ ra_status ra_rank_greet(ra_rank *e)
     for (int rank = 0; rank < ranks && !status; rank++) {
         e->peer_k[rank] = all[rank].k;
         e->peer_v[rank] = all[rank].v;
+        e->first = ra_min(e->first, all[rank].step);
     }
+    if (!status && e->tensors->checkpoint)
+        ra_checkpoint_join(e->tensors->checkpoint, all->set);
     free(all);
     return status;
 }
@@ -151,22 +157,32 @@ static ra_status read_marked(ra_rank *e, const ra_slot *s, const uint64_t *rows,
     return status;
 }
 
-/*
- * What a virtual rank receives: the rows that are marked in `some`, into the slots of the phase that is being started.
- * They are read when all of the phase's are known.
- */
-ra_status ra_rank_simulated_source(void *user, int rank, int from, int tag, const ra_segment *segments, int64_t count)
+/* Where a run goes on nobody sends what has travelled before: it is read from storage, as by a virtual rank. */
+static bool travelled_before(const ra_rank *e, int64_t phase)
 {
-    ra_rank *e = user;
-    (void)rank, (void)from, (void)tag, (void)segments, (void)count;
-    if (e->ring->by_reference)
-        return RA_OK;
+    return !e->simulated && e->first > 0 && phase == e->first;
+}
+
+/*
+ * What is received without a message: the rows that are marked in `some`, into the slots of the phase that is being
+ * started. They are read when all of the phase's are known.
+ */
+static void want(ra_rank *e)
+{
     int64_t words = e->sets * ra_step_keys(e->ring, e->rank, e->link.hop).blocks;
     if (e->wanted_phase < 0)
         memset(e->wanted, 0, (size_t)words * sizeof *e->wanted);
     e->wanted_phase = e->link.hop;
     for (int64_t i = 0; i < words; i++)
         e->wanted[i] |= e->some[i];
+}
+
+ra_status ra_rank_simulated_source(void *user, int rank, int from, int tag, const ra_segment *segments, int64_t count)
+{
+    ra_rank *e = user;
+    (void)rank, (void)from, (void)tag, (void)segments, (void)count;
+    if (!e->ring->by_reference)
+        want(e);
     return RA_OK;
 }
 
@@ -183,6 +199,20 @@ static ra_status read_wanted(void *user)
             status = read_marked(e, &e->slots[number], e->wanted + ra_part_block(e->ring, &keys, part), keys.blocks);
     }
     e->seconds_behind = ra_seconds() - start;
+    return status;
+}
+
+/* Behind, or at once where a run goes on. */
+static ra_status start_reading(ra_rank *e)
+{
+    if (e->behind) {
+        ra_background_start(e->behind, read_wanted, e);
+        return RA_OK;
+    }
+    ra_status status = read_wanted(e);
+    e->stats->seconds_io += e->seconds_behind;
+    e->seconds_behind = 0;
+    e->wanted_phase = -1;
     return status;
 }
 
@@ -230,6 +260,14 @@ static bool has_segments(const ra_rank *e)
     return !e->ring->by_reference && !e->simulated;
 }
 
+/* Of the rows of a message, which are marked in `some`. */
+static int64_t bytes_of(const ra_rank *e, const ra_share *keys, int64_t phase)
+{
+    if (phase < e->counted)
+        return 0;
+    return ra_marked(e->some, e->ring->sets * keys->blocks) * (e->ring->k_row_bytes + e->ring->v_row_bytes);
+}
+
 /* Those of a message; there may be none. */
 static const ra_segment *segments_from(const ra_rank *e, int64_t first)
 {
@@ -241,11 +279,14 @@ static ra_status start_receive(ra_rank *e, const ra_message *m)
     ra_transport *t = e->link.transport;
     ra_share keys = ra_step_keys(e->ring, e->rank, m->phase);
     ra_phase_rows(e->ring, m->peer, e->rank, m->phase, e->some, e->other);
+    e->stats->bytes_received += bytes_of(e, &keys, m->phase);
+    if (travelled_before(e, m->phase)) {
+        want(e);
+        return RA_OK;
+    }
     int64_t first = e->segments_used;
     if (has_segments(e))
         add_segments(e, &keys, e->schedule.step[m->phase].slot, e->some);
-    e->stats->bytes_received +=
-        ra_marked(e->some, e->ring->sets * keys.blocks) * (e->ring->k_row_bytes + e->ring->v_row_bytes);
     return t->receive(t->state, m->peer, phase_tag(m->phase), segments_from(e, first), e->segments_used - first);
 }
 
@@ -284,6 +325,9 @@ static ra_status start_send(ra_rank *e, const ra_message *m)
     ra_transport *t = e->link.transport;
     ra_share keys = ra_held_keys(e->ring, e->rank, m->peer, m->phase);
     ra_phase_held(e->ring, e->rank, m->peer, m->phase, e->some, e->other);
+    e->stats->bytes_sent += bytes_of(e, &keys, m->phase);
+    if (travelled_before(e, m->phase))
+        return RA_OK;
     const int *from = m->held >= 0 ? e->schedule.step[m->held].slot : m->again ? m->slot : e->schedule.own_slot;
     int64_t first = e->segments_used;
     ra_status status = m->again ? read_again(e, &keys, m) : RA_OK;
@@ -291,8 +335,6 @@ static ra_status start_send(ra_rank *e, const ra_message *m)
         return status;
     if (has_segments(e))
         add_segments(e, &keys, from, e->some);
-    e->stats->bytes_sent +=
-        ra_marked(e->some, e->ring->sets * keys.blocks) * (e->ring->k_row_bytes + e->ring->v_row_bytes);
     return t->send(t->state, m->peer, phase_tag(m->phase), segments_from(e, first), e->segments_used - first);
 }
 
@@ -303,6 +345,7 @@ ra_status ra_rank_start_phase(ra_rank *e, int64_t phase)
     bool ring = e->ring->options.strategy == RA_STRATEGY_RING;
     ra_status status = RA_OK;
     e->segments_used = 0;
+    e->phase = phase;
     e->passed[phase % 2] = (ra_passed){e->stats->hops, e->stats->bytes_sent, e->stats->bytes_received};
     e->link.what = "hop";
     e->link.hop = phase;
@@ -315,7 +358,8 @@ ra_status ra_rank_start_phase(ra_rank *e, int64_t phase)
     for (; e->next_receive < s->receive_count && s->receives[e->next_receive].phase == phase && !status; came++)
         status = start_receive(e, &s->receives[e->next_receive++]);
     /* A chunk that comes from several ranks is one hop; an all-gather has every rank's in one phase. */
-    e->stats->hops += e->ring->options.strategy == RA_STRATEGY_ALLGATHER ? came : came > 0;
+    if (phase >= e->counted)
+        e->stats->hops += e->ring->options.strategy == RA_STRATEGY_ALLGATHER ? came : came > 0;
     for (; e->next_send < s->send_count && s->sends[e->next_send].phase == phase && !status;)
         status = start_send(e, &s->sends[e->next_send++]);
     if (!status && !ring && s->step[phase].slot[0] >= 0) {
@@ -325,7 +369,7 @@ ra_status ra_rank_start_phase(ra_rank *e, int64_t phase)
             copy_own(e, into, set, e->some + set * into->keys.blocks);
     }
     if (!status && e->wanted_phase >= 0)
-        ra_background_start(e->behind, read_wanted, e);
+        status = start_reading(e);
     return status;
 }
 

@@ -133,28 +133,6 @@ static void stopped_runs_have_the_same_bits(void **state)
     }
 }
 
-static char *read_file(const char *path, size_t *size)
-{
-    FILE *file = fopen(path, "rb");
-    assert_non_null(file);
-    fseek(file, 0, SEEK_END);
-    *size = (size_t)ftell(file);
-    rewind(file);
-    char *bytes = malloc(*size);
-    assert_non_null(bytes);
-    assert_int_equal(fread(bytes, 1, *size, file), *size);
-    fclose(file);
-    return bytes;
-}
-
-static void write_file(const char *path, const char *bytes, size_t size)
-{
-    FILE *file = fopen(path, "wb");
-    assert_non_null(file);
-    assert_int_equal(fwrite(bytes, 1, size, file), size);
-    fclose(file);
-}
-
 /* A small run that has stopped in its second rank. */
 static void stop_in_the_middle(scene *s)
 {
@@ -186,33 +164,33 @@ static void a_damaged_checkpoint_is_refused(void **state)
     scene s;
     size_t size, rows_size;
     stop_in_the_middle(&s);
-    char *bytes = read_file(PATH, &size), *rows = read_file("a.state.rows", &rows_size);
+    char *bytes = folder_read(PATH, &size), *rows = folder_read("a.state.rows", &rows_size);
     for (size_t at = 0; at < size; at++) {
         bytes[at] = (char)(bytes[at] ^ 0x40);
-        write_file(PATH, bytes, size);
+        folder_write(PATH, bytes, size);
         refused(&s, "byte", at);
         bytes[at] = (char)(bytes[at] ^ 0x40);
     }
     for (size_t left = 0; left < size; left += 1 + left / 7) {
-        write_file(PATH, bytes, left);
+        folder_write(PATH, bytes, left);
         refused(&s, "cut to", left);
     }
-    write_file(PATH, bytes, size);
+    folder_write(PATH, bytes, size);
     enum { FINISHED = 64 * 2 * sizeof(float), OUTPUT = 70 * 2 * sizeof(float) }; /* rows of rank 0, of all ranks */
     for (size_t at = 0; at < rows_size; at = at + 1 == FINISHED ? OUTPUT : at + 1) {
         rows[at] = (char)(rows[at] ^ 1);
-        write_file("a.state.rows", rows, rows_size);
+        folder_write("a.state.rows", rows, rows_size);
         refused(&s, "row byte", at);
         rows[at] = (char)(rows[at] ^ 1);
     }
-    write_file("a.state.rows", rows, rows_size / 2);
+    folder_write("a.state.rows", rows, rows_size / 2);
     refused(&s, "rows cut to", rows_size / 2);
     unlink("a.state.rows");
     refused(&s, "no rows", 0);
     /* As it was, it goes on. */
     ra_rank_stats stats[4];
     bool went_on;
-    write_file("a.state.rows", rows, rows_size);
+    folder_write("a.state.rows", rows, rows_size);
     assert_int_equal(run(&s, true, -1, stats, &went_on), RA_OK);
     assert_true(went_on);
     free(bytes);

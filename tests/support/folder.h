@@ -16,4 +16,7 @@ int folder_entries(void);
 
 void folder_write(const char *path, const void *bytes, size_t size);
 
+/* All of a file, the caller's to free. */
+char *folder_read(const char *path, size_t *size);
+
 #endif

@@ -66,6 +66,8 @@ rm -f state*
 run attend "${made[@]}" --output o.npy --checkpoint-every 5
 run attend "${made[@]}" --output o.npy --checkpoint state --checkpoint-every -1
 run attend "${made[@]}" --output o.npy --checkpoint o.npy
+run attend "${made[@]}" --output state.rows --checkpoint state
+run attend "${made[@]}" --output o.npy --lse state.1 --checkpoint state
 run attend "${made[@]}" --output o.npy --ring 2 --transport threads --checkpoint state
 run attend "${made[@]}" --output o.npy --checkpoint nowhere/state --checkpoint-every 0
 # It cannot be written, or its rows cannot: the old output stays.

@@ -1,0 +1,10 @@
+/* How much memory this process can still take: what the system has, a control group leaves and its own limits allow. */
+#ifndef CLI_FREE_MEMORY_H
+#define CLI_FREE_MEMORY_H
+
+#include <stdint.h>
+
+/* Bytes, without making others give up theirs. */
+int64_t free_memory(void);
+
+#endif

@@ -1,0 +1,59 @@
+/* A checkpoint, as its own files see it. */
+#ifndef RA_RING_CHECKPOINT_PARTS_H
+#define RA_RING_CHECKPOINT_PARTS_H
+
+#include "io/saved_file.h"
+#include "ring/checkpoint.h"
+
+enum { RA_CHECKPOINT_LINE = 512 };
+
+/* What a rank that is finished did, and a sum of its results. */
+typedef struct ra_finished {
+    ra_rank_stats stats;
+    uint64_t sum;
+} ra_finished;
+
+struct ra_checkpoint {
+    char *path;          /* the caller's; */
+    char *own_path;      /* where states are: the same, or PATH.RANK */
+    char *rows_path;     /* PATH.rows */
+    double every, saved; /* seconds; when */
+    int (*stop)(void *user);
+    void *stop_user;
+    void (*between)(void *user); /* NULL: nobody waits */
+    void *between_user;
+
+    int lines, own_lines; /* what the run is of, and what the file of states is besides */
+    char (*line)[RA_CHECKPOINT_LINE];
+
+    int rank; /* -1: virtual ones */
+    int64_t ranks;
+    uint64_t set; /* of a rank: the number of the files that belong together */
+
+    /* Of virtual ranks. */
+    int64_t done;
+    ra_finished *finished; /* [ranks] */
+    int rows_file;         /* -1: not yet */
+    int64_t batch, q_len, heads, row_bytes, lse_at;
+    bool rows_changed; /* since they were flushed */
+
+    bool continues;
+    ra_point point;
+    ra_saved_file file; /* from which states are to be read */
+};
+
+/* A text with an end of its own, in memory of the caller's; NULL: there is none. */
+char *ra_checkpoint_name(const char *path, const char *end);
+
+/* The first `lines` facts, to a file or against those that are in one. */
+ra_status ra_checkpoint_write_lines(const ra_checkpoint *c, ra_saved_file *f, int lines);
+ra_status ra_checkpoint_compare_lines(const ra_checkpoint *c, ra_saved_file *f, int lines);
+
+/* checkpoint_rows.c: what is there of the results is on the disk. */
+ra_status ra_checkpoint_flush_rows(ra_checkpoint *c);
+
+/* checkpoint_set.c: find the set and this rank's place in it; *found false: there is none, and one will be begun. */
+ra_status ra_checkpoint_read_set(ra_checkpoint *c, bool *found);
+void ra_checkpoint_remove_set(const ra_checkpoint *c);
+
+#endif
