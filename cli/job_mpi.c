@@ -164,6 +164,9 @@ int job_end(int code)
         fflush(NULL);
         if (all) /* until it has been said */
             gather(code, ABORT_SECONDS, &worst, &speaker);
+        /* A launcher may lose what is still in the pipe of a process that aborts. */
+        const struct timespec nap = {0, 200000000};
+        nanosleep(&nap, NULL);
         MPI_Abort(MPI_COMM_WORLD, worst);
     }
     MPI_Finalize();
