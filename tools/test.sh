@@ -45,14 +45,17 @@ stage_gcc() {
     suite gcc "${skipped_labels[@]}"
 }
 
+# What another compiler says nothing new about: pictures, pages, and benchmarks, which run what others test.
+other_compiler='^(cli_bench_.*|cli_presets|cli_show.*|cli_long_.*|browser_.*)$'
+
 stage_clang() {
-    suite clang "${skipped_labels[@]}"
+    suite clang "${skipped_labels[@]}" -E "$other_compiler"
 }
 
 # Tests of code that starts no threads and shares nothing: the thread sanitizer has nothing to say of them.
-one_thread='^(replay_.*|test_kernel_.*|cli_report.*|test_(blocks|checked|compare|curve|definition|findings|fit|generator|groups|half'
-one_thread+='|lattice|marks|npy|partition'
-one_thread+='|pattern|plan|refusals|ring_plan|rows|safetensors|schedule|sieve|status|storage_.*|tensor|tiles)(_.*)?)$'
+one_thread='^(replay_.*|test_kernel_.*|cli_(compare_files|presets|report|show).*|test_(accuracy|blocks|checked|compare|curve'
+one_thread+='|definition|findings|fit|generator|groups|half|harness|lattice|marks|npy|partition|pattern|plan|refusals|results'
+one_thread+='|ring_plan|rows|safetensors|schedule|sieve|special|status|storage_.*|tensor|tiles)(_.*)?)$'
 
 # Installing says nothing new about memory or threads, and a sanitized library needs a sanitized program around it.
 stage_sanitize() {
@@ -68,11 +71,24 @@ stage_sanitize() {
     unset RINGATTN_SANITIZED
 }
 
+# fuzzed TARGET: waits for one that runs in the background, and shows what it printed if it has failed.
+fuzzed() {
+    wait "$(<"build/fuzz/$1.pid")" && return
+    cat "build/fuzz/$1.log"
+    return 1
+}
+
 stage_fuzz() {
     printf '\n== fuzz\n'
     step "build" build fuzz -DRINGATTN_FUZZ=ON -DRINGATTN_TESTS=OFF -DRINGATTN_COMMAND=OFF || return
+    # All at the same time: they share the cores, and none waits for another to end.
+    local kept
     for kept in tests/fuzz/corpus/*; do
-        step "fuzz $(basename "$kept")" tools/fuzz.sh "$(basename "$kept")" "${RINGATTN_FUZZ_SECONDS:-10}"
+        tools/fuzz.sh "$(basename "$kept")" "${RINGATTN_FUZZ_SECONDS:-10}" >"build/fuzz/$(basename "$kept").log" 2>&1 &
+        printf '%s\n' $! >"build/fuzz/$(basename "$kept").pid"
+    done
+    for kept in tests/fuzz/corpus/*; do
+        step "fuzz $(basename "$kept")" fuzzed "$(basename "$kept")"
     done
 }
 
