@@ -87,10 +87,13 @@ static int parse(advise_job *job, int argc, char **argv)
 static bool has_term(const char *pattern, const char *term)
 {
     size_t length = strlen(term);
-    for (const char *at = pattern; at; at = strchr(at, '+'), at += at != NULL)
+    for (const char *at = pattern;; at++) {
         if (strncmp(at, term, length) == 0 && (at[length] == 0 || at[length] == '+'))
             return true;
-    return false;
+        at = strchr(at, '+');
+        if (!at)
+            return false;
+    }
 }
 
 /* The pattern that --preset, --pattern and --causal say together. */
