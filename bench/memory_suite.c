@@ -234,7 +234,8 @@ static int check_output(memory_bench *b, result_row *row)
     return status || !(row->error <= row->tolerance);
 }
 
-static int run_row(memory_bench *b, memory_row *r)
+/* `fresh`: there is no row of it yet. */
+static int run_row(memory_bench *b, memory_row *r, bool fresh)
 {
     json_t *statistics = NULL;
     if (attend(b, 0, r->ranks, &statistics))
@@ -247,7 +248,8 @@ static int run_row(memory_bench *b, memory_row *r)
     r->bound = bound_of(r->length, r->ranks, r->dtype);
     r->resident_bound = r->accounted + PROCESS_BYTES;
     int failed = check_output(b, &row);
-    add_row(b, r, &row, "run");
+    if (fresh)
+        add_row(b, r, &row, "run");
     json_decref(statistics);
     return failed;
 }
@@ -410,13 +412,13 @@ static int show_runs(memory_bench *b)
     print_head("R", "limit");
     for (int i = 0; i < RING_COUNT && b->length / RINGS[i] >= LEAST_ROWS && !stopped(b); i++, count++) {
         rows[i] = (memory_row){.ranks = RINGS[i], .rank = -1, .dtype = RA_F32, .length = b->length};
-        if (run_row(b, &rows[i]))
+        if (run_row(b, &rows[i], true))
             return 1;
         print_row(b, &rows[i]);
     }
     memory_row half = {.ranks = F16_RANKS, .rank = -1, .dtype = RA_F16, .length = b->length};
     if (b->length / F16_RANKS >= LEAST_ROWS && !stopped(b)) {
-        if (make_inputs(b, b->length, RA_F16) || run_row(b, &half))
+        if (make_inputs(b, b->length, RA_F16) || run_row(b, &half, true))
             return 1;
         print_row(b, &half);
     }
@@ -436,7 +438,7 @@ static int show_lengths(memory_bench *b)
         *r = (memory_row){.ranks = LENGTH_RANKS, .rank = -1, .dtype = RA_F32, .length = length};
         if (length / LENGTH_RANKS < LEAST_ROWS)
             continue;
-        if (make_inputs(b, length, RA_F32) || run_row(b, r))
+        if (make_inputs(b, length, RA_F32) || run_row(b, r, length < b->length))
             return 1;
         print_row(b, r);
         count++;

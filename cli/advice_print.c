@@ -65,8 +65,10 @@ void advice_print(const advice *a, const char *command)
     printf("%s, length %lld, %lld heads, head dim %lld, %s; a process may hold %lld bytes\n", a->problem.pattern,
            (long long)p->q_len, (long long)p->heads, (long long)p->head_dim, ra_dtype_name(a->ring.q_dtype),
            (long long)a->ring.memory);
-    printf("calibrated in %.1f s: %d threads, %.0f GFLOP/s on tiles without gaps\n\n", a->calibrated, a->model.threads,
-           2e-9 * a->model.threads / a->model.pair[MODEL_PLAIN]);
+    printf("calibrated in %.1f s: %d threads", a->calibrated, a->model.threads);
+    if (a->model.pair[MODEL_PLAIN] > 0) /* in a tiny problem pairs take no time that could be told from that of rows */
+        printf(", %.0f GFLOP/s on tiles without gaps", 2e-9 * a->model.threads / a->model.pair[MODEL_PLAIN]);
+    printf("\n\n");
     if (best->local)
         printf("in one piece: %.3g s, %lld bytes\n", best->time.seconds, (long long)best->bytes);
     else

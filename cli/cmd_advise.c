@@ -59,7 +59,7 @@ static int parse(advise_job *job, int argc, char **argv)
          .kind = ARG_INTEGER,
          .metavar = "R",
          .target = &job->ranks,
-         .min = 2,
+         .min = 1,
          .max = MOST_RANKS,
          .help = "there are R ranks, each with threads and memory of its own (default: one process,\n"
                  "which may be a ring of virtual ranks)"},
@@ -120,6 +120,8 @@ static int prepare(advise_job *job)
     int code = join_pattern(job);
     if (code)
         return code;
+    if (job->ranks == 1) /* which is one process */
+        job->ranks = 0;
     if (!job->ranks && job->ring.transport > RA_TRANSPORT_SIM)
         return report(EXIT_USAGE, "--transport %s needs --ranks R, the number of ranks",
                       ra_transport_name((ra_transport_kind)job->ring.transport));

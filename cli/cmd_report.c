@@ -124,7 +124,9 @@ static int write_form(const report_job *job, FILE *stream)
         return EXIT_OK;
     }
     document d;
+    interrupt_release(); /* nothing is begun yet */
     document_make(&d, &job->rows);
+    interrupt_install();
     const char *problem = WRITERS[job->form](&d, stream);
     int code = interrupted() ? interrupt_exit() : problem ? report(EXIT_WORK, "%s", problem) : EXIT_OK;
     document_free(&d);

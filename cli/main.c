@@ -4,9 +4,11 @@
 #include "report.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <locale.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 static const struct {
     const char *verb;
@@ -56,8 +58,17 @@ static int dispatch(int argc, char **argv)
     return report(EXIT_USAGE, "unknown verb '%s': see ringattn --help", argv[1]);
 }
 
+/* A file that is opened where standard input or output was closed would be taken for it. */
+static void hold_standard_streams(void)
+{
+    for (int stream = 0; stream <= STDERR_FILENO; stream++)
+        if (fcntl(stream, F_GETFD) < 0)
+            open("/dev/null", stream == STDIN_FILENO ? O_RDONLY : O_WRONLY);
+}
+
 int main(int argc, char **argv)
 {
+    hold_standard_streams();
     setlocale(LC_CTYPE, "");
     interrupt_install();
     int code = dispatch(argc, argv);

@@ -158,10 +158,15 @@ static bool print_difference(comparison *c, const rows *r, const rows *other, co
 static void print_machines(comparison *c)
 {
     static const char *const PATHS[] = {"machine.processor", "machine.cores", "run.kernel"};
+    static const char *const BUILDS[] = {"version", "compiler"}; /* which may be what is to be compared */
     bool any = false;
     for (size_t i = 0; i < sizeof PATHS / sizeof *PATHS; i++) {
         any |= print_difference(c, &c->old, &c->new, PATHS[i], c->old_path);
         any |= print_difference(c, &c->new, &c->old, PATHS[i], c->new_path);
+    }
+    for (size_t i = 0; i < sizeof BUILDS / sizeof *BUILDS; i++) {
+        print_difference(c, &c->old, &c->new, BUILDS[i], c->old_path);
+        print_difference(c, &c->new, &c->old, BUILDS[i], c->new_path);
     }
     if (any)
         fprintf(c->out,

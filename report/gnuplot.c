@@ -51,7 +51,7 @@ static void write_count_tics(FILE *script, char axis, range r)
     fprintf(script, "set %ctics (", axis);
     for (int power = first < 0 ? 0 : first; power <= last; power += step) {
         int unit = power / 10 < 4 ? power / 10 : 4;
-        fprintf(script, "%s'%.0f%s' %.0f", between, exp2(power - 10 * unit), UNITS[unit], exp2(power));
+        fprintf(script, "%s'%.4g%s' %.17g", between, exp2(power - 10 * unit), UNITS[unit], exp2(power));
         between = ", ";
     }
     fputs(")\n", script);
@@ -172,10 +172,10 @@ static int start(const int script[2], FILE *output, FILE *errors, pid_t *child)
     return failed;
 }
 
-/* Whether it ended as it should. The pipe has no other writer, so that closing it is the end of the script. */
-static bool feed(const int script[2], const chart *c, gnuplot_form form, pid_t child)
+/* How it ended, as waitpid has it. The pipe has no other writer, so that closing it is the end of the script. */
+static int feed(const int script[2], const chart *c, gnuplot_form form, pid_t child)
 {
-    int status = 0;
+    int status = -1;
     close(script[0]);
     FILE *stream = fdopen(script[1], "w");
     if (stream) {
@@ -185,8 +185,27 @@ static bool feed(const int script[2], const chart *c, gnuplot_form form, pid_t c
         close(script[1]);
     while (waitpid(child, &status, 0) < 0)
         if (errno != EINTR)
-            return false;
-    return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+            return -1;
+    return status;
+}
+
+/* Why: the last of what it said, which is what is wrong after a copy of where; else how it ended. */
+static const char *reason_of(arena *a, const char *said, int status)
+{
+    size_t length = strlen(said);
+    while (length > 0 && strchr(" \n", said[length - 1]))
+        length--;
+    size_t first = length;
+    while (first > 0 && said[first - 1] != '\n')
+        first--;
+    first += strspn(said + first, " ");
+    if (length > first)
+        return arena_text(a, "%.*s", (int)(length - first), said + first);
+    if (status >= 0 && WIFSIGNALED(status))
+        return arena_text(a, "it was ended by signal %d", WTERMSIG(status));
+    if (status >= 0 && WEXITSTATUS(status))
+        return arena_text(a, "it ended with exit code %d", WEXITSTATUS(status));
+    return "it drew nothing, and did not say why";
 }
 
 static char *read_all(arena *a, FILE *file)
@@ -222,13 +241,12 @@ static const char *run(arena *a, const chart *c, gnuplot_form form, FILE *output
         close(script[1]);
         return not_started(a, failed);
     }
-    bool right = feed(script, c, form, child);
+    int status = feed(script, c, form, child);
     const char *said = read_all(a, errors);
     *drawn = read_all(a, output);
-    if (right && **drawn)
+    if (status == 0 && **drawn)
         return NULL;
-    said += strspn(said, "\n ");
-    return arena_text(a, "gnuplot could not draw \"%s\": %.*s", c->title, (int)strcspn(said, "\n"), said);
+    return arena_text(a, "gnuplot could not draw \"%s\": %s", c->title, reason_of(a, said, status));
 }
 
 const char *gnuplot_draw(arena *a, const chart *c, gnuplot_form form, char **drawn)

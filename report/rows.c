@@ -234,9 +234,12 @@ static bool check_sense(const json_t *object, char reason[MOST_REASON])
 static int character(const unsigned char *text, bool *control)
 {
     int length = *text < 0x80 ? 1 : *text < 0xe0 ? 2 : *text < 0xf0 ? 3 : 4;
-    bool turns = *text == 0xe2 && ((text[1] == 0x80 && text[2] >= 0xaa && text[2] <= 0xae) ||
-                                   (text[1] == 0x81 && text[2] >= 0xa6 && text[2] <= 0xa9));
-    *control = *text < 0x20 || *text == 0x7f || (*text == 0xc2 && text[1] < 0xa0) || turns;
+    bool turns = (*text == 0xe2 && text[1] == 0x80 && (text[2] >= 0xa8 || text[2] == 0x8e || text[2] == 0x8f) &&
+                  text[2] <= 0xae) ||
+                 (*text == 0xe2 && text[1] == 0x81 && text[2] >= 0xa6 && text[2] <= 0xa9) ||
+                 (*text == 0xd8 && text[1] == 0x9c);
+    bool nothing = *text == 0xef && text[1] == 0xbf && text[2] >= 0xbe; /* no characters, and not to be in XML */
+    *control = *text < 0x20 || *text == 0x7f || (*text == 0xc2 && text[1] < 0xa0) || turns || nothing;
     return length;
 }
 

@@ -58,6 +58,15 @@ static void tabulate_machine(arena *a, const rows *r, section *s)
     table_cell(a, t, "%s GB/s", format_number(a, largest(r, "machine.bandwidth_gbs")));
 }
 
+/* Rows that differ in something that times depend on. */
+static void say_mixed(arena *a, const rows *r, section *s, const char *path, const char *what)
+{
+    int count;
+    different(a, r, path, &count);
+    if (count > 1)
+        section_say(a, s, "ATTENTION: the rows are of %d different %s; what they differ in may be that.", count, what);
+}
+
 static void say_rows(arena *a, const rows *r, section *s)
 {
     const char *first = row_text(&r->at[0], "time"), *last = first;
@@ -86,6 +95,8 @@ static void say_rows(arena *a, const rows *r, section *s)
                     "ATTENTION: the rows are of %d different processors; times of different machines stand side by "
                     "side here.",
                     machines);
+    say_mixed(a, r, s, "version", "versions of ringattn");
+    say_mixed(a, r, s, "compiler", "compilers");
 }
 
 /* ---- Quality ----------------------------------------------------------------------------------------------------- */

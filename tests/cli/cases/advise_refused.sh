@@ -14,7 +14,7 @@ advise --length 1000 --heads 8 --dim 64 --memory 1G --pattern spiral
 advise --length 1000 --heads 8 --dim 64 --memory 1G --preset shortnet
 advise --length 1000 --heads 8 --dim 64 --memory 1G --pattern documents:100,100
 advise --length 1000 --heads 8 --dim 64 --memory 1G --dtype int64
-advise --length 1000 --heads 8 --dim 64 --memory 1G --ranks 1
+advise --length 1000 --heads 8 --dim 64 --memory 1G --ranks 0
 advise --length 1000 --heads 8 --dim 64 --memory 1G --ranks 2 --transport pigeon
 advise --length 1000 --heads 8 --dim 64 --memory 1G --transport threads
 advise --length 4611686018427387904 --heads 8 --dim 64 --memory 1G
