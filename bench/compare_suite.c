@@ -218,11 +218,8 @@ static int run_set(compare_bench *b)
         if (!harness_wanted(b->options, b->cases[i].name))
             continue;
         ra_status status = prepare(b, &b->cases[i], &b->turns[i]);
-        if (status) {
-            fprintf(stderr, "ringattn bench: %s: %s: %s\n", b->cases[i].name, ra_status_name(status),
-                    ra_last_message());
-            code = 1;
-        }
+        if (status)
+            code = harness_failed(b->cases[i].name, status);
     }
     if (!code)
         code = harness_measure(b->options, b->turns, b->count);

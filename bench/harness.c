@@ -63,8 +63,7 @@ static int run_round(const bench_options *options, harness_case *cases, const in
         ra_status status = sampling_take(&c->taken, c->kernel, c->threads, c->run, c->user);
         if (status) {
             show_nothing();
-            fprintf(stderr, "ringattn bench: %s: %s: %s\n", c->name, ra_status_name(status), ra_last_message());
-            return 1;
+            return harness_failed(c->name, status);
         }
     }
     return 0;
@@ -111,6 +110,12 @@ probe_reading harness_undisturbed(const harness_case *cases, int count, const ha
 bool harness_wanted(const bench_options *options, const char *name)
 {
     return !options->only || strstr(name, options->only);
+}
+
+int harness_failed(const char *name, ra_status status)
+{
+    fprintf(stderr, "ringattn bench: %s: %s: %s\n", name, ra_status_name(status), ra_last_message());
+    return 1;
 }
 
 int harness_nothing(const bench_options *options)

@@ -28,6 +28,9 @@ probe_reading harness_undisturbed(const harness_case *cases, int count, const ha
 /* Whether the options ask for a case of that name. */
 bool harness_wanted(const bench_options *options, const char *name);
 
+/* Says which case failed, and what the library says of it; 1. */
+int harness_failed(const char *name, ra_status status);
+
 /* Says that there is no case of the name that was asked for; 2. */
 int harness_nothing(const bench_options *options);
 

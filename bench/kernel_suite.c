@@ -124,10 +124,9 @@ static int prepare_all(kernel_bench *b)
         if (!harness_wanted(b->options, cases[i].name) || !ra_kernel_available(cases[i].kernel))
             continue;
         count++;
-        if (prepare(b, i)) {
-            fprintf(stderr, "ringattn bench: %s: %s\n", cases[i].name, ra_last_message());
-            return 1;
-        }
+        ra_status status = prepare(b, i);
+        if (status)
+            return harness_failed(cases[i].name, status);
     }
     return count ? 0 : harness_nothing(b->options);
 }

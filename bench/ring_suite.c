@@ -89,12 +89,6 @@ static ra_status prepare(ring_bench *b, int index, bench_tensors *whole)
     return subject_prepare(&b->runs[index], &spec, whole);
 }
 
-static int failed(const char *name, ra_status status)
-{
-    fprintf(stderr, "ringattn bench: %s: %s: %s\n", name, ra_status_name(status), ra_last_message());
-    return 1;
-}
-
 static int prepare_all(ring_bench *b)
 {
     const bench_shape shape = bench_shape_square(b->length, HEADS, DIM);
@@ -108,7 +102,7 @@ static int prepare_all(ring_bench *b)
         some++;
         ra_status status = prepare(b, i, whole);
         if (status)
-            return failed(cases[i].name, status);
+            return harness_failed(cases[i].name, status);
     }
     return some ? 0 : harness_nothing(b->options);
 }
@@ -120,7 +114,7 @@ static int measure_all(ring_bench *b)
     for (int i = 0; i < CASES && !b->options->interrupted(); i++) {
         ra_status status = b->cases[i].run ? lead(&b->runs[i], &unused) : RA_OK;
         if (status)
-            return failed(cases[i].name, status);
+            return harness_failed(cases[i].name, status);
     }
     return harness_measure(b->options, b->cases, CASES);
 }
@@ -131,7 +125,7 @@ static int follow(ring_bench *b)
     for (int order; (order = world_order(END)) != END;) {
         ra_status status = subject_run(&b->runs[order], &unused);
         if (status)
-            return failed(cases[order].name, status);
+            return harness_failed(cases[order].name, status);
     }
     return 0;
 }

@@ -158,10 +158,9 @@ static int prepare_all(sparse_bench *b)
         if (!wanted(b->options, &cases[i]))
             continue;
         count++;
-        if (prepare(b, i)) {
-            fprintf(stderr, "ringattn bench: %s: %s\n", cases[i].name, ra_last_message());
-            return 1;
-        }
+        ra_status status = prepare(b, i);
+        if (status)
+            return harness_failed(cases[i].name, status);
     }
     return count ? 0 : harness_nothing(b->options);
 }
@@ -237,8 +236,12 @@ int bench_sparse(const bench_options *options)
     ra_system_info machine = RA_SYSTEM_INFO_INIT;
     results *kept = NULL;
     sparse_bench *b = calloc(1, sizeof *b);
-    if (!b || ra_system_describe(&machine) || results_open(options, &kept)) {
-        fprintf(stderr, "ringattn bench: cannot begin: %s\n", b ? ra_last_message() : "out of memory");
+    if (!b || ra_system_describe(&machine)) {
+        fprintf(stderr, "ringattn bench: %s\n", b ? ra_last_message() : "out of memory");
+        free(b);
+        return 2;
+    }
+    if (results_open(options, &kept)) {
         free(b);
         return 2;
     }
