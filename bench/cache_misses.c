@@ -109,7 +109,7 @@ bool cache_model_run(const launch *self, const char *const *arguments, cache_mis
     snprintf(option, sizeof option, "--log-file=%s", log);
     const char *const emulator[] = {
         "valgrind", "--tool=cachegrind", "--cache-sim=yes", "--cachegrind-out-file=/dev/null", option, NULL};
-    int code = launch_quietly(self, emulator, arguments);
+    int code = launch_under(self, emulator, arguments);
     bool counted = code == 0 && read_summary(log, misses);
     unlink(log);
     if (!counted)

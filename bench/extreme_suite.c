@@ -68,8 +68,7 @@ static int run_one(const bench_options *options, const launch *self, results *ke
                                      "gen:3",    "--shape",        shape,     "--output", "null",  "--pattern",
                                      r->pattern, "--distribution", "uniform", "--memory", budget,  "--threads",
                                      threads,    "--stats",        path,      NULL};
-    const char *const nothing[] = {NULL};
-    int code = launch_quietly(self, nothing, arguments);
+    int code = launch_run(self, 0, LAUNCH_TALK, arguments);
     json_t *stats = code ? NULL : json_load_file(path, 0, NULL);
     unlink(path);
     if (!stats) {

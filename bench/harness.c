@@ -27,9 +27,15 @@ static void shuffle(int *order, int count, uint64_t *state)
     }
 }
 
+/* Samples that a case may take. */
+static int room(const harness_case *c, int rounds)
+{
+    return !c->run ? 0 : c->most && c->most < rounds ? c->most : rounds;
+}
+
 static bool full(const harness_case *c, int rounds)
 {
-    return !c->run || c->taken.count >= (c->most && c->most < rounds ? c->most : rounds);
+    return c->taken.count >= room(c, rounds);
 }
 
 /* Nothing more is to be learned: all that may still take samples agree with themselves. */
@@ -41,28 +47,63 @@ static bool settled(const harness_case *cases, int count, int rounds)
     return true;
 }
 
-static void show(const char *name, int round, const bench_options *options)
+/* ---- How far it is ----------------------------------------------------------------------------------------------- */
+
+typedef struct showing {
+    double started, said;
+    int samples, most; /* taken so far; that there can be */
+    bool terminal;
+} showing;
+
+static showing show_begin(const harness_case *cases, int count, int rounds)
 {
-    if (isatty(STDERR_FILENO))
-        fprintf(stderr, "\rround %d of at most %d: %-48.48s", round + 1, options->rounds, name);
+    showing s = {.started = probe_seconds(), .terminal = isatty(STDERR_FILENO)};
+    s.said = s.started;
+    for (int i = 0; i < count; i++)
+        s.most += room(&cases[i], rounds);
+    return s;
 }
 
-static void show_nothing(void)
+/* A line that is drawn over on a terminal, else one every few seconds. Samples may agree, or time be up, before all
+ * rounds are through. */
+static void show(showing *s, const bench_options *options, const char *name, int round)
 {
-    if (isatty(STDERR_FILENO))
-        fprintf(stderr, "\r%80s\r", "");
+    static const double SECONDS_BETWEEN_LINES = 5;
+    double now = probe_seconds(), left = INFINITY;
+    char time_left[48] = "";
+    if (!s->terminal && now - s->said < SECONDS_BETWEEN_LINES)
+        return;
+    s->said = now;
+    if (s->samples > 0)
+        left = (now - s->started) / s->samples * (s->most - s->samples);
+    if (options->seconds > 0)
+        left = fmin(left, fmax(0, s->started + options->seconds - now));
+    if (isfinite(left))
+        snprintf(time_left, sizeof time_left, ", at most %d:%02d left", (int)(left / 60), (int)fmod(left, 60));
+    fprintf(stderr, "%sround %d of at most %d%s: %s%s", s->terminal ? "\r" : "ringattn bench: ", round + 1,
+            options->rounds, time_left, name, s->terminal ? "\033[K" : "\n");
 }
 
-static int run_round(const bench_options *options, harness_case *cases, const int *order, int count, int round)
+static void show_nothing(const showing *s)
+{
+    if (s->terminal)
+        fputs("\r\033[K", stderr);
+}
+
+/* ------------------------------------------------------------------------------------------------------------------ */
+
+static int run_round(const bench_options *options, harness_case *cases, const int *order, int count, int round,
+                     showing *shown)
 {
     for (int i = 0; i < count && !options->interrupted(); i++) {
         harness_case *c = &cases[order[i]];
         if (full(c, options->rounds))
             continue;
-        show(c->name, round, options);
+        show(shown, options, c->name, round);
         ra_status status = sampling_take(&c->taken, c->kernel, c->threads, c->run, c->user);
+        shown->samples++;
         if (status) {
-            show_nothing();
+            show_nothing(shown);
             return harness_failed(c->name, status);
         }
     }
@@ -78,15 +119,16 @@ int harness_measure(const bench_options *options, harness_case *cases, int count
         fprintf(stderr, "ringattn bench: out of memory\n");
         return 1;
     }
+    showing shown = show_begin(cases, count, options->rounds);
     for (int i = 0; i < count; i++)
         order[i] = i;
     for (int round = 0; round < options->rounds && !code && !options->interrupted(); round++) {
         if (round >= LEAST_ROUNDS && (probe_seconds() >= end || settled(cases, count, options->rounds)))
             break;
         shuffle(order, count, &state);
-        code = run_round(options, cases, order, count, round);
+        code = run_round(options, cases, order, count, round, &shown);
     }
-    show_nothing();
+    show_nothing(&shown);
     free(order);
     return code;
 }

@@ -59,15 +59,15 @@ static void add_launcher(const launch *l, const char **words, int *count, const 
 }
 
 /* In the child: never returns. */
-static void become(const char *const *words, bool silent)
+static void become(const char *const *words, launch_heard heard)
 {
     int nothing = open("/dev/null", O_RDWR);
     if (nothing >= 0)
         dup2(nothing, STDIN_FILENO); /* mpirun would read ahead in ours */
-    if (nothing >= 0 && silent) {
+    if (nothing >= 0 && heard < LAUNCH_RESULTS_TOO)
         dup2(nothing, STDOUT_FILENO);
+    if (nothing >= 0 && heard < LAUNCH_TALK)
         dup2(nothing, STDERR_FILENO);
-    }
     /* Containers often forbid processes to read each other's memory; whoever can allow it sets the variable. */
     setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 0);
     execv(words[0], (char *const *)words);
@@ -97,7 +97,7 @@ static int wait_for(const launch *l, pid_t child)
     }
 }
 
-static int start(const launch *l, const char *const *words, bool silent)
+static int start(const launch *l, const char *const *words, launch_heard heard)
 {
     fflush(NULL);
     pid_t child = fork();
@@ -106,7 +106,7 @@ static int start(const launch *l, const char *const *words, bool silent)
         return -1;
     }
     if (child == 0)
-        become(words, silent);
+        become(words, heard);
     return wait_for(l, child);
 }
 
@@ -120,7 +120,7 @@ static void add_self(const launch *l, const char **words, int *count, const char
 
 enum { MOST_WORDS = LAUNCH_MOST_ARGUMENTS + 16 };
 
-int launch_run(const launch *l, int processes, const char *const *arguments)
+int launch_run(const launch *l, int processes, launch_heard heard, const char *const *arguments)
 {
     const char *words[MOST_WORDS];
     char number[16];
@@ -129,18 +129,18 @@ int launch_run(const launch *l, int processes, const char *const *arguments)
     if (processes)
         add_launcher(l, words, &count, number);
     add_self(l, words, &count, arguments);
-    return start(l, words, false);
+    return start(l, words, heard);
 }
 
-int launch_quietly(const launch *l, const char *const *program, const char *const *arguments)
+int launch_under(const launch *l, const char *const *program, const char *const *arguments)
 {
     const char *words[MOST_WORDS];
     char path[PATH_MAX];
     int count = 0;
-    if (program[0] && !on_path(program[0], path))
+    if (!on_path(program[0], path))
         return 127;
     for (int i = 0; i < 8 && program[i]; i++)
         words[count++] = i ? program[i] : path;
     add_self(l, words, &count, arguments);
-    return start(l, words, true);
+    return start(l, words, LAUNCH_NOTHING);
 }

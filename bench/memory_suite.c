@@ -153,7 +153,7 @@ static int make_inputs(const memory_bench *b, int64_t length, ra_dtype dtype)
         path_of(b, NAMES[i], path);
         const char *const arguments[] = {"generate",           "--shape",  shape, "--seed", SEEDS[i], "--dtype",
                                          ra_dtype_name(dtype), "--output", path,  NULL};
-        if (launch_run(&b->command, 0, arguments))
+        if (launch_run(&b->command, 0, LAUNCH_RESULTS_TOO, arguments))
             return 1;
     }
     return 0;
@@ -185,7 +185,7 @@ static int attend(const memory_bench *b, int processes, int ranks, json_t **stat
                                      "--transport",
                                      processes ? "mpi" : "sim",
                                      NULL};
-    int code = launch_run(&b->command, processes, arguments);
+    int code = launch_run(&b->command, processes, LAUNCH_RESULTS_TOO, arguments);
     if (code) {
         fprintf(stderr, "ringattn bench: attend --ring %d --transport %s: exit code %d\n", ranks,
                 processes ? "mpi" : "sim", code);

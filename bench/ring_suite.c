@@ -288,6 +288,6 @@ int bench_ring(const bench_options *options)
         arguments[count++] = "--output";
         arguments[count++] = options->output;
     }
-    int code = launch_run(&l, workers, arguments);
+    int code = launch_run(&l, workers, LAUNCH_RESULTS_TOO, arguments);
     return code < 0 ? 2 : code;
 }

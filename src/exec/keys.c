@@ -75,7 +75,7 @@ static void next_run(ra_key_walk *w, ra_key_block *b)
     if (keys->words)
         b->row = packed_row(w, first + skip);
     b->block = (ra_block){first, skip, rows};
-    b->next = b->row + rows - skip;
+    b->next = first + rows < w->within.hi ? b->row + rows - skip : -1;
     w->left &= ~ra_bits(skip, rows);
 }
 
@@ -90,8 +90,10 @@ static int64_t row_of(const ra_key_walk *w, int64_t position, int64_t shift)
 /* Where the next block begins: kept blocks are anywhere, members of a lattice go on. */
 static int64_t next_row(const ra_key_walk *w, const ra_key_block *b, int64_t shift)
 {
-    if (!w->tiles->sifted)
-        return b->index ? -1 : b->row + (b->block.rows - b->block.skip) * b->step;
+    if (!w->tiles->sifted) {
+        bool last = ra_lattice_position(&w->tiles->lattice, b->block.first + b->block.rows) >= w->within.hi;
+        return b->index || last ? -1 : b->row + (b->block.rows - b->block.skip) * b->step;
+    }
     int64_t member = ra_tiles_peek(w->tiles);
     return member < w->tiles->end ? row_of(w, ra_lattice_position(&w->tiles->lattice, member), shift) : -1;
 }

@@ -8,9 +8,19 @@ typedef struct packed_block {
     ra_block block;
     const float *key;
     int64_t key_stride;
-    const float *value;
+    float *widened; /* where the keys are copied to; NULL: they are read in place */
+    float *value;
     bool guard;
 } packed_block;
+
+/*
+ * The block that most likely comes next. A few of its rows are packed after each tile of the block before it: asked for
+ * all at once, they would drive out of the second-level cache what the tiles of that block work on.
+ */
+typedef struct block_ahead {
+    ra_key_block from; /* block.rows 0: nothing is known of it */
+    int done, portion; /* rows packed so far; after each tile */
+} block_ahead;
 
 enum { BLOCKS_MOST = 8 };
 
@@ -25,10 +35,12 @@ typedef struct tile_task {
     int32_t *lo, *hi;
     uint64_t *seen;
     ra_tile_call call;               /* what is the same for every tile is set once */
-    ra_fetch fetch_key, fetch_value; /* of the next block */
+    ra_fetch fetch_key, fetch_value; /* of what is packed next */
     ra_tiles tiles;
     ra_key_walk walk;
     packed_block blocks[BLOCKS_MOST];
+    block_ahead ahead;
+    int place; /* of blocks, where the block ahead goes */
 } tile_task;
 
 static void lay_out(tile_task *t, ra_worker *w, int64_t task)
@@ -65,6 +77,7 @@ static void lay_out(tile_task *t, ra_worker *w, int64_t task)
     t->call.scores = (float *)(at + s->scores);
     t->call.fetch_key = &t->fetch_key;
     t->call.fetch_value = &t->fetch_value;
+    t->place = 0;
 }
 
 /* ---- Keys and values --------------------------------------------------------------------------------------------- */
@@ -86,46 +99,72 @@ static void pack_edge(const ra_run *run, const ra_rows *rows, const ra_block *bl
     run->kernel->pack_rows(rows, block->rows - block->skip, dim, packed + (int64_t)block->skip * dim);
 }
 
-/* Keys in place where a kernel can read them, else widened; values always packed. */
-static void take_block(tile_task *t, const ra_key_block *b, int place)
+/* Where a block's keys and values will be; keys in place where a kernel can read them. */
+static void place_block(tile_task *t, const ra_key_block *b, int place)
+{
+    const ra_plan *p = t->worker->run->plan;
+    ra_rows key = block_rows(b->k, t->batch, b);
+    packed_block *taken = &t->blocks[place];
+    *taken = (packed_block){.block = b->block, .key = key.data, .key_stride = key.row_stride};
+    taken->value = t->value + (int64_t)place * RA_KEY_BLOCK * ra_ceil_div(p->value_dim, RA_PANEL) * RA_PANEL;
+    if (b->block.skip || key.index || key.dtype != RA_F32 || key.dim_stride != 1 || key.row_stride != p->head_dim) {
+        taken->widened = t->key + (int64_t)place * RA_KEY_BLOCK * p->head_dim;
+        taken->key = taken->widened;
+        taken->key_stride = p->head_dim;
+    }
+}
+
+/* Rows of a block, from one on. */
+static ra_rows rows_from(ra_rows rows, int first)
+{
+    if (rows.index)
+        rows.index += first;
+    else
+        rows.data = (const char *)rows.data + first * rows.row_stride * (int64_t)ra_dtype_size(rows.dtype);
+    return rows;
+}
+
+/* Pack rows first .. end - 1 of a block that begins with its first row; `first` is a multiple of RA_KEY_UNIT. */
+static void pack_part(tile_task *t, const ra_key_block *b, int place, int first, int end)
+{
+    const ra_run *run = t->worker->run;
+    const ra_plan *p = run->plan;
+    packed_block *taken = &t->blocks[place];
+    ra_rows key = rows_from(block_rows(b->k, t->batch, b), first);
+    ra_rows value = rows_from(block_rows(b->v, t->batch, b), first);
+    if (taken->widened)
+        run->kernel->pack_rows(&key, end - first, p->head_dim, taken->widened + (int64_t)first * p->head_dim);
+    if (!run->kernel->pack_value(&value, end - first, p->value_dim, t->staging,
+                                 taken->value + (ptrdiff_t)first * RA_PANEL))
+        taken->guard = true;
+}
+
+/* Pack a block whose first rows are not here. Values are packed from its first row on; those must be zeros. */
+static void pack_rest(tile_task *t, const ra_key_block *b, int place)
 {
     const ra_run *run = t->worker->run;
     const ra_plan *p = run->plan;
     packed_block *taken = &t->blocks[place];
     ra_rows key = block_rows(b->k, t->batch, b), value = block_rows(b->v, t->batch, b);
-    float *packed = t->value + (int64_t)place * RA_KEY_BLOCK * ra_ceil_div(p->value_dim, RA_PANEL) * RA_PANEL;
-    *taken = (packed_block){b->block, key.data, key.row_stride, packed, false};
-    if (b->block.skip || key.index || key.dtype != RA_F32 || key.dim_stride != 1 || key.row_stride != p->head_dim) {
-        float *widened = t->key + (int64_t)place * RA_KEY_BLOCK * p->head_dim;
-        pack_edge(run, &key, &b->block, p->head_dim, widened);
-        taken->key = widened;
-        taken->key_stride = p->head_dim;
-    }
-    if (b->block.skip) {
-        /* Values are packed from the first row of the block on; rows that are not here must be zeros. */
-        pack_edge(run, &value, &b->block, p->value_dim, t->edge);
-        int64_t zeros = (int64_t)(b->block.skip / RA_KEY_UNIT * RA_KEY_UNIT) * p->value_dim;
-        for (int64_t i = 0; i < zeros; i++)
-            t->edge[i] = 0.0f;
-        value = (ra_rows){t->edge, RA_F32, p->value_dim, 1, NULL};
-    }
-    taken->guard = !run->kernel->pack_value(&value, b->block.rows, p->value_dim, t->staging, packed);
+    pack_edge(run, &key, &b->block, p->head_dim, taken->widened);
+    pack_edge(run, &value, &b->block, p->value_dim, t->edge);
+    int64_t zeros = (int64_t)(b->block.skip / RA_KEY_UNIT * RA_KEY_UNIT) * p->value_dim;
+    for (int64_t i = 0; i < zeros; i++)
+        t->edge[i] = 0.0f;
+    value = (ra_rows){t->edge, RA_F32, p->value_dim, 1, NULL};
+    taken->guard = !run->kernel->pack_value(&value, b->block.rows, p->value_dim, t->staging, taken->value);
 }
 
-/* The rows that the next block most likely has, to be asked for in `bursts` bursts. */
-static ra_fetch fetch_plan(const ra_tensor *t, int64_t batch, const ra_key_block *b, int64_t bursts)
+static void take_block(tile_task *t, const ra_key_block *b, int place)
 {
-    enum { LINE = 64 };
-    int64_t first = b->next, size = (int64_t)ra_dtype_size(t->dtype);
-    int64_t rows = first < 0 ? 0 : ra_min(RA_KEY_BLOCK, ra_ceil_div(ra_max(0, t->seq - first), b->step));
-    ra_fetch f = {NULL, t->seq_stride * b->step * size, (int)rows, (int)(t->dim * size), 0, 0};
-    if (rows > 0 && t->dim_stride == 1)
-        f.row = ra_rows_at(t, batch, first, b->head).data;
+    place_block(t, b, place);
+    if (b->block.skip)
+        pack_rest(t, b, place);
     else
-        f.rows = 0;
-    f.burst = (int)ra_ceil_div(rows * ra_ceil_div(f.bytes, LINE), bursts);
-    return f;
+        pack_part(t, b, place, 0, b->block.rows);
 }
+
+/* ---- The block ahead --------------------------------------------------------------------------------------------- */
 
 /* Groups that work on a block. */
 static int64_t groups_of_block(const tile_task *t, const ra_block *block)
@@ -137,24 +176,75 @@ static int64_t groups_of_block(const tile_task *t, const ra_block *block)
     return ra_max(1, groups);
 }
 
-static void plan_fetches(tile_task *t, const ra_key_block *b)
+/* What follows a block, as far as it is known, is the block ahead. */
+static void look_ahead(tile_task *t, const ra_key_block *b)
 {
-    int64_t groups = groups_of_block(t, &b->block);
-    t->fetch_key = fetch_plan(b->k, t->batch, b, groups * (RA_KEY_BLOCK / RA_KEY_UNIT));
-    t->fetch_value = fetch_plan(b->v, t->batch, b, groups * ra_ceil_div(t->call.value_dim, RA_PANEL));
+    block_ahead *a = &t->ahead;
+    *a = (block_ahead){.from = *b};
+    a->from.row = b->next;
+    a->from.index = NULL;
+    int64_t rows = b->next < 0 ? 0 : ra_min(RA_KEY_BLOCK, ra_ceil_div(ra_max(0, b->k->seq - b->next), b->step));
+    a->from.block = (ra_block){0, 0, (int)rows};
+    a->portion = (int)ra_ceil_div(ra_ceil_div(rows, RA_KEY_UNIT), groups_of_block(t, &b->block)) * RA_KEY_UNIT;
+}
+
+/* The rows that will be packed after a tile, to be asked for in `bursts` bursts while it is worked. */
+static ra_fetch fetch_portion(const tile_task *t, const ra_tensor *tensor, int64_t bursts)
+{
+    enum { LINE = 64 };
+    const block_ahead *a = &t->ahead;
+    ra_fetch f = {.rows = (int)ra_min(a->portion, a->from.block.rows - a->done)};
+    if (f.rows == 0 || tensor->dim_stride != 1)
+        return (ra_fetch){0};
+    int64_t size = (int64_t)ra_dtype_size(tensor->dtype);
+    f.row = rows_from(block_rows(tensor, t->batch, &a->from), a->done).data;
+    f.stride = tensor->seq_stride * a->from.step * size;
+    f.bytes = (int)(tensor->dim * size);
+    f.burst = (int)ra_ceil_div(f.rows * ra_ceil_div(f.bytes, LINE), bursts);
+    return f;
+}
+
+static void fetch_ahead(tile_task *t, const ra_tile *tile)
+{
+    t->fetch_key = fetch_portion(t, t->ahead.from.k, (tile->end - tile->begin) / RA_KEY_UNIT);
+    t->fetch_value = fetch_portion(t, t->ahead.from.v, ra_ceil_div(t->call.value_dim, RA_PANEL));
+}
+
+static void pack_ahead(tile_task *t, int rows)
+{
+    block_ahead *a = &t->ahead;
+    int end = (int)ra_min(a->from.block.rows, a->done + rows);
+    if (a->done < end)
+        pack_part(t, &a->from, t->place, a->done, end);
+    a->done = end;
+}
+
+/* Take a block; what is packed of it, if it is the one that was expected, is not packed again. Returns its place. */
+static int take_expected(tile_task *t, const ra_key_block *b)
+{
+    const ra_key_block *e = &t->ahead.from;
+    int place = t->place;
+    if (t->ahead.done && b->block.skip == 0 && b->block.rows == e->block.rows && !b->index && b->k == e->k &&
+        b->v == e->v && b->head == e->head && b->row == e->row && b->step == e->step) {
+        pack_ahead(t, RA_KEY_BLOCK);
+        t->blocks[place].block = b->block;
+    } else
+        take_block(t, b, place);
+    look_ahead(t, b);
+    t->place = 1 - place;
+    if (t->ahead.from.block.rows)
+        place_block(t, &t->ahead.from, t->place);
+    return place;
 }
 
 /* ---- Tiles ------------------------------------------------------------------------------------------------------- */
 
-/* One group against one block; returns the visible pairs. */
-static double work_tile(tile_task *t, int group, const packed_block *b, float *state)
+/* One group against its part of one block; returns the visible pairs. */
+static double work_tile(tile_task *t, int group, const packed_block *b, const ra_tile *tile, float *state)
 {
     const ra_tiles *tiles = &t->tiles;
     const ra_run *run = t->worker->run;
-    ra_tile tile;
-    if (!ra_tiles_part(tiles, group, &b->block, &tile))
-        return 0;
-    int64_t keys = tile.end - tile.begin, visible = keys * tiles->groups[group].rows;
+    int64_t keys = tile->end - tile->begin, visible = keys * tiles->groups[group].rows;
     ra_tile_call *c = &t->call;
     c->key = b->key;
     c->key_stride = b->key_stride;
@@ -162,15 +252,15 @@ static double work_tile(tile_task *t, int group, const packed_block *b, float *s
     c->value = b->value;
     c->guard = b->guard;
     c->narrow = tiles->groups[group].rows <= run->work->grouping.narrow;
-    c->begin = tile.begin;
-    c->end = tile.end;
+    c->begin = tile->begin;
+    c->end = tile->end;
     c->lo = c->hi = NULL;
     c->seen = NULL;
-    if (tile.masked) {
-        visible = ra_tiles_mask(tiles, group, &b->block, &tile, t->lo, t->hi, t->seen);
-        c->lo = tile.bits ? NULL : t->lo;
-        c->hi = tile.bits ? NULL : t->hi;
-        c->seen = tile.bits ? t->seen : NULL;
+    if (tile->masked) {
+        visible = ra_tiles_mask(tiles, group, &b->block, tile, t->lo, t->hi, t->seen);
+        c->lo = tile->bits ? NULL : t->lo;
+        c->hi = tile->bits ? NULL : t->hi;
+        c->seen = tile->bits ? t->seen : NULL;
     }
     c->query = t->query + (int64_t)group * tiles->lanes * c->head_dim;
     c->next_query = t->query + (int64_t)((group + 1) % tiles->group_count) * tiles->lanes * c->head_dim;
@@ -195,17 +285,27 @@ static bool work_along(tile_task *t, int blocks, float *state)
             ra_tiles_look(&t->tiles, &t->blocks[at.block].block);
             last = at.block;
         }
-        visible += work_tile(t, at.group, &t->blocks[at.block], state);
+        ra_tile tile;
+        if (!ra_tiles_part(&t->tiles, at.group, &t->blocks[at.block].block, &tile))
+            continue;
+        fetch_ahead(t, &tile);
+        t->ahead.done = (int)ra_min(t->ahead.from.block.rows, t->ahead.done + t->ahead.portion);
+        visible += work_tile(t, at.group, &t->blocks[at.block], &tile, state);
     }
     return !ra_worker_done(t->worker, visible);
 }
 
-/* All groups against one block; false when cancelled. */
-static bool work_block(tile_task *t, float *state)
+/* All groups against one block, and the block ahead meanwhile; false when cancelled. */
+static bool work_block(tile_task *t, const packed_block *b, float *state)
 {
     double visible = 0;
+    ra_tile tile;
     for (int g = 0; g < t->tiles.group_count; g++)
-        visible += work_tile(t, g, &t->blocks[0], state);
+        if (ra_tiles_part(&t->tiles, g, &b->block, &tile)) {
+            fetch_ahead(t, &tile);
+            visible += work_tile(t, g, b, &tile, state);
+            pack_ahead(t, t->ahead.portion);
+        }
     return !ra_worker_done(t->worker, visible);
 }
 
@@ -215,13 +315,17 @@ static bool work_keys(tile_task *t, const ra_keys *keys, float *state)
     const ra_run *run = t->worker->run;
     int taken = 0, most = (int)run->work->blocks;
     ra_key_block block;
+    t->ahead.done = 0;
     ra_key_walk_begin(&t->walk, keys, t->kv_head, &t->tiles, ra_span_keys(run, t->span));
     while (ra_key_walk_next(&t->walk, &block)) {
+        if (most == 1) {
+            if (!work_block(t, &t->blocks[take_expected(t, &block)], state))
+                return false;
+            continue;
+        }
         take_block(t, &block, taken);
-        plan_fetches(t, &block);
-        if (most == 1 && !work_block(t, state))
-            return false;
-        if (most > 1 && ++taken == most) {
+        look_ahead(t, &block);
+        if (++taken == most) {
             if (!work_along(t, taken, state))
                 return false;
             taken = 0;

@@ -7,7 +7,7 @@
 #define WIDTH 8
 #define VECTORS 3
 #define TILE_GROUPS 32
-#define TILE_BYTES (512 << 10)
+#define TILE_BYTES (768 << 10)
 #define DECODE_QUERIES 4
 
 typedef __m256 vec;

@@ -7,7 +7,7 @@
 #define WIDTH 16
 #define VECTORS 4
 #define TILE_GROUPS 8
-#define TILE_BYTES (512 << 10)
+#define TILE_BYTES (768 << 10)
 #define DECODE_QUERIES 8
 
 typedef __m512 vec;

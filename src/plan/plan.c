@@ -73,9 +73,10 @@ static void lay_out_tiles(ra_workload *w, const ra_plan *p, bool states)
     s->state = place(&s->bytes, states ? 0 : w->tile_groups * p->unit_floats * f);
     bool branches = p->pattern.dilation != NULL;
     s->branch = place(&s->bytes, branches ? w->tile_groups * p->unit_floats * f : 0);
-    s->key = place(&s->bytes, w->blocks * RA_KEY_BLOCK * p->head_dim * f);
+    int64_t places = ra_max(2, w->blocks); /* the block that comes next is packed while one is worked */
+    s->key = place(&s->bytes, places * RA_KEY_BLOCK * p->head_dim * f);
     s->staging = place(&s->bytes, (int64_t)RA_KEY_BLOCK * p->value_dim * f);
-    s->value = place(&s->bytes, w->blocks * RA_KEY_BLOCK * columns * f);
+    s->value = place(&s->bytes, places * RA_KEY_BLOCK * columns * f);
     s->edge = place(&s->bytes, (int64_t)RA_KEY_BLOCK * p->value_dim * f);
     s->scores = place(&s->bytes, RA_KEY_BLOCK * lanes * f);
     s->rows = place(&s->bytes, w->tile_groups * lanes * (int64_t)sizeof(ra_interval));
