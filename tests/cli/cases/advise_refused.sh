@@ -19,6 +19,6 @@ advise --length 1000 --heads 8 --dim 64 --memory 1G --ranks 2 --transport pigeon
 advise --length 1000 --heads 8 --dim 64 --memory 1G --transport threads
 advise --length 4611686018427387904 --heads 8 --dim 64 --memory 1G
 # Nothing fits: the least that would, and the ring that it takes.
-advise --length 64K --heads 8 --dim 64 --memory 1M
-advise --length 64K --heads 8 --dim 64 --memory 1M --ranks 4 --transport sim
-advise --length 64K --heads 8 --dim 64 --memory 20M --ranks 4 --transport threads --causal
+advise --length 8K --heads 8 --dim 64 --memory 1M
+advise --length 8K --heads 8 --dim 64 --memory 1M --ranks 4 --transport sim
+advise --length 8K --heads 8 --dim 64 --memory 4M --ranks 4 --transport threads --causal
