@@ -288,7 +288,7 @@ static bool work_along(tile_task *t, int blocks, float *state)
         ra_tile tile;
         if (!ra_tiles_part(&t->tiles, at.group, &t->blocks[at.block].block, &tile))
             continue;
-        fetch_ahead(t, &tile);
+        fetch_ahead(t, &tile); /* and no more than that: there is no place left to pack it into */
         t->ahead.done = (int)ra_min(t->ahead.from.block.rows, t->ahead.done + t->ahead.portion);
         visible += work_tile(t, at.group, &t->blocks[at.block], &tile, state);
     }
