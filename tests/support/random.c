@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-enum { SLOW_FACTOR = 20, SANITIZED_PART = 4, SANITIZED_LEAST = 50 }; /* fewer would not come to every path */
+enum { SLOW_FACTOR = 20, SANITIZED_PART = 4, SANITIZED_LEAST = 80 }; /* fewer would not come to every path */
 
 static bool is_set(const char *name)
 {
