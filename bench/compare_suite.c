@@ -4,8 +4,8 @@
  * ways of a problem take turns, so that they can be compared; each is checked against the oracle, and stands beside
  * what ringattn advise would have said of it.
  */
+#include "calibration.h"
 #include "harness.h"
-#include "model.h"
 #include "naive_blas.h"
 #include "subject.h"
 
@@ -15,6 +15,7 @@
 #include <string.h>
 
 enum { HEADS = 8, DIM = 64, SIM_RANKS = 4, THREADS = 2, MOST_CASES = 64, NAME = 96, PATTERN = 128 };
+static const double SAMPLE_SECONDS = 0.1;
 static const int64_t LENGTHS[] = {2048, 4096, 8192}, QUICK_LENGTHS[] = {2048};
 
 /* One problem or published configuration in one way. */
@@ -23,7 +24,6 @@ typedef struct compare_case {
     const published_case *published;
     bool naive;
     subject subject;
-    double predicted;
 } compare_case;
 
 typedef struct compare_bench {
@@ -31,8 +31,11 @@ typedef struct compare_bench {
     const char *suite;
     ra_kernel_id kernel;
     int threads;
-    machine_model model; /* of what ringattn advise says */
-    bool has_model;
+    calibration *calibration; /* of what ringattn advise says; NULL: there is none */
+    struct {
+        bool learned;
+        machine_model model;
+    } quiet, all; /* from its quiet rounds, and from all of them */
     naive_blas blas;
     bool has_blas;
     bench_pool pool;
@@ -51,6 +54,7 @@ static compare_case *add(compare_bench *b, const subject_spec *spec, const char 
     snprintf(c->pattern, sizeof c->pattern, "%s", pattern);
     c->subject.spec = *spec;
     c->subject.spec.pattern = c->pattern;
+    c->subject.spec.enough = SAMPLE_SECONDS;
     c->subject.spec.kernel = b->kernel;
     return c;
 }
@@ -141,7 +145,16 @@ static ra_status check_naive(compare_bench *b, compare_case *c)
     return status;
 }
 
-/* Planned, predicted, run once, and checked. */
+/* The calibration takes turns with the cases: a slow minute is slow to both. */
+static ra_status sample_calibration(void *user, sample *s)
+{
+    double start = probe_seconds();
+    ra_status status = calibration_round(user);
+    s->seconds = probe_seconds() - start;
+    return status;
+}
+
+/* Planned, run once, and checked. */
 static ra_status prepare(compare_bench *b, compare_case *c, harness_case *turn)
 {
     subject_time unused;
@@ -156,12 +169,52 @@ static ra_status prepare(compare_bench *b, compare_case *c, harness_case *turn)
     ra_status status = tensors ? subject_prepare(&c->subject, &spec, tensors) : RA_ERROR_MEMORY;
     if (status)
         return status;
-    if (c->naive)
-        return check_naive(b, c);
+    return c->naive ? check_naive(b, c) : subject_run(&c->subject, &unused);
+}
+
+/* ---- Predictions ------------------------------------------------------------------------------------------------- */
+
+static harness_case *calibration_turn(compare_bench *b)
+{
+    return &b->turns[b->count];
+}
+
+static void add_calibration(compare_bench *b)
+{
+    if (!b->calibration)
+        return;
+    calibration_begin(b->calibration);
+    *calibration_turn(b) = (harness_case){.name = "the calibration",
+                                          .kernel = b->kernel,
+                                          .threads = b->threads,
+                                          .run = sample_calibration,
+                                          .user = b->calibration};
+}
+
+static void learn(compare_bench *b)
+{
+    bool counts[SAMPLING_MOST];
+    const harness_case *turn = calibration_turn(b);
+    b->quiet.learned = b->all.learned = false;
+    if (turn->taken.count == 0)
+        return;
+    probe_reading best = harness_undisturbed(b->turns, b->count + 1, turn);
+    for (int i = 0; i < turn->taken.count; i++)
+        counts[i] = sampling_quiet(&turn->taken.at[i], best);
+    b->quiet.learned = calibration_learn(b->calibration, counts, &b->quiet.model);
+    b->all.learned = calibration_learn(b->calibration, NULL, &b->all.model);
+}
+
+/* Of the rounds that its median is of: quiet ones where there are any. 0: no prediction. */
+static double predicted(const compare_bench *b, const compare_case *c, bool quiet)
+{
     const subject *s = &c->subject;
-    if (b->has_model)
-        status = model_predict(&b->model, &s->problem, &s->options, s->ring ? &s->ring_options : NULL, &c->predicted);
-    return status ? status : subject_run(&c->subject, &unused);
+    double seconds = 0;
+    if (c->naive || !b->all.learned)
+        return 0;
+    const machine_model *model = quiet && b->quiet.learned ? &b->quiet.model : &b->all.model;
+    ra_status status = model_predict(model, &s->problem, &s->options, s->ring ? &s->ring_options : NULL, &seconds);
+    return status ? 0 : seconds;
 }
 
 /* ---- Results ----------------------------------------------------------------------------------------------------- */
@@ -192,9 +245,9 @@ static int report(compare_bench *b, int index)
     const compare_case *c = &b->cases[index];
     const harness_case *turn = &b->turns[index];
     probe_reading best = harness_undisturbed(b->turns, b->count, turn);
-    result_row row = {.suite = b->suite, .of_peak = true, .predicted_seconds = c->predicted};
+    result_row row = {.suite = b->suite, .of_peak = true, .seconds = sampling_of(&turn->taken, best)};
     double ratio = 0;
-    row.seconds = sampling_of(&turn->taken, best);
+    row.predicted_seconds = predicted(b, c, row.seconds.quiet > 0);
     subject_describe(&c->subject, &row);
     row.published = c->published ? &c->published->figure : NULL;
     if (c->naive)
@@ -213,16 +266,21 @@ static int report(compare_bench *b, int index)
 /* The cases that were added, in turns; what they held is given back. */
 static int run_set(compare_bench *b)
 {
-    int code = 0;
+    int code = 0, prepared = 0;
     for (int i = 0; i < b->count && !code && !b->options->interrupted(); i++) {
         if (!harness_wanted(b->options, b->cases[i].name))
             continue;
+        prepared++;
         ra_status status = prepare(b, &b->cases[i], &b->turns[i]);
         if (status)
             code = harness_failed(b->cases[i].name, status);
     }
+    if (prepared && !code)
+        add_calibration(b);
     if (!code)
-        code = harness_measure(b->options, b->turns, b->count);
+        code = harness_measure(b->options, b->turns, b->count + 1);
+    if (!code)
+        learn(b);
     for (int i = 0; i < b->count && !code; i++)
         if (b->turns[i].taken.count)
             code |= report(b, i);
@@ -234,19 +292,24 @@ static int run_set(compare_bench *b)
     return code;
 }
 
-/* Anew for every length: what work costs here changes with the neighbours. */
-static void calibrate(compare_bench *b, int64_t length)
+/* With the heads that most cases have; once unmeasured. */
+static void open_calibration(compare_bench *b)
 {
     ra_problem problem = RA_PROBLEM_INIT;
     ra_options options = RA_OPTIONS_INIT;
-    problem.q_len = length;
+    problem.q_len = LENGTHS[0];
     problem.heads = HEADS;
     problem.head_dim = DIM;
     options.kernel = b->kernel;
     options.threads = b->threads;
-    b->has_model = !model_calibrate(&b->model, &problem, &options, RA_F32);
-    if (!b->has_model)
+    ra_status status = calibration_open(&problem, &options, RA_F32, &b->calibration);
+    if (!status)
+        status = calibration_round(b->calibration);
+    if (status) {
         printf("without predictions: %s\n", ra_last_message());
+        calibration_close(b->calibration);
+        b->calibration = NULL;
+    }
 }
 
 static int compare_length(compare_bench *b, int64_t length)
@@ -257,7 +320,6 @@ static int compare_length(compare_bench *b, int64_t length)
     const char *const patterns[] = {
         "full", "causal", "window:512,0+causal", documents, "dilated:512/1,1024/2,2048/4", "blocks:64:density=0.1"};
     int code = 0;
-    calibrate(b, length);
     for (size_t i = 0; i < sizeof patterns / sizeof *patterns && !b->options->interrupted(); i++) {
         add_ways(b, length, patterns[i]);
         if (i < 2)
@@ -273,7 +335,6 @@ static int compare_length(compare_bench *b, int64_t length)
 static int compare_published(compare_bench *b)
 {
     b->suite = "seed-table";
-    b->has_model = false; /* it knows one shape of heads */
     printf(
         "\nconfigurations of published reports, run here; what was published is in the rows, and in ringattn report\n");
     print_head();
@@ -316,6 +377,7 @@ static int run_suite(compare_bench *b)
            "predicted: what ringattn advise would have said, to the median\n");
     if (!b->has_blas)
         printf("without naive attention on OpenBLAS: %s\n", why);
+    open_calibration(b);
     for (int i = 0; i < count && !b->options->interrupted(); i++)
         code |= compare_length(b, lengths[i]);
     if (b->options->seed_table && !b->options->interrupted())
@@ -341,6 +403,7 @@ int bench_compare(const bench_options *options)
         printf("ringattn %s, %s, %s, %s, %d threads\n", ra_version(), machine.processor, machine.compiler,
                ra_kernel_name(b.kernel), b.threads);
         code = run_suite(&b);
+        calibration_close(b.calibration);
         naive_blas_close(&b.blas);
     }
     free(b.cases);

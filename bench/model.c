@@ -166,7 +166,8 @@ ra_status model_work_of_ring(const ra_problem *problem, const ra_options *option
 /* Of one thread. */
 static double in_tiles(const machine_model *m, model_kind kind, const model_load *load)
 {
-    return load->pairs * m->pair[kind] + (load->rows + load->kept) * m->row + load->keys * m->key + load->far * m->far;
+    double far = kind == MODEL_DILATED ? m->far_dilated : m->far;
+    return load->pairs * m->pair[kind] + (load->rows + load->kept) * m->row + load->keys * m->key + load->far * far;
 }
 
 model_prediction model_time(const machine_model *m, const model_work *w)

@@ -1,11 +1,6 @@
 /*
- * How long a run will take on this machine: what work costs is learned from a few short runs, how much there is of it
- * is read from plans.
- *
- *     machine_model model;
- *     double seconds;
- *     if (!model_calibrate(&model, &problem, &options, RA_F32))
- *         model_predict(&model, &problem, &options, NULL, &seconds);
+ * How long a run will take on this machine: how much there is to do is read from plans; what that costs is learned from
+ * a few short runs (calibration.h).
  */
 #ifndef BENCH_MODEL_H
 #define BENCH_MODEL_H
@@ -33,7 +28,7 @@ typedef struct model_load {
 /* What one of each costs: seconds of one thread while all of them work; for regions and bytes, of the run. */
 typedef struct machine_model {
     double pair[MODEL_KINDS];
-    double row, key, far, region, byte;
+    double row, key, far, far_dilated, region, byte;
     int threads; /* that worked when this was learned */
 } machine_model;
 
@@ -53,9 +48,6 @@ typedef struct model_prediction {
     double idle;    /* until the busiest rank has done what it has more */
     double regions, bytes;
 } model_prediction;
-
-/* What work costs here, with the heads, dims, threads and kernel of a problem: short runs, about a second. */
-ra_status model_calibrate(machine_model *model, const ra_problem *like, const ra_options *options, ra_dtype dtype);
 
 /* The work of a run in one piece, and over ranks; `options` and `ring` are what was planned with. */
 ra_status model_work_of_plan(const ra_problem *problem, const ra_plan *plan, model_work *work);

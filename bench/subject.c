@@ -272,19 +272,30 @@ ra_status subject_run(subject *s, subject_time *time)
 
 ra_status subject_sample(void *user, sample *taken)
 {
+    enum { MOST_RUNS = 15 };
     subject *s = user;
-    subject_time time;
+    double seconds[MOST_RUNS], processor = 0, busy = 0, spent = 0;
+    int runs = 0;
     if (s->spec.how != IN_ONE_PIECE)
         nanosleep(&SETTLE, NULL);
-    ra_status status = subject_run(s, &time);
-    taken->seconds = time.seconds;
-    taken->value = s->flops / time.seconds;
-    taken->share = time.busy > 0 ? fmin(1, time.processor / time.busy) : 1;
-    if (s->timed < SAMPLING_MOST) {
-        s->compute[s->timed] = time.compute;
-        s->wait[s->timed++] = time.wait;
-    }
-    return status;
+    do {
+        subject_time time;
+        ra_status status = subject_run(s, &time);
+        if (status)
+            return status;
+        seconds[runs++] = time.seconds;
+        spent += time.seconds;
+        processor += time.processor;
+        busy += time.busy;
+        if (s->timed < SAMPLING_MOST) {
+            s->compute[s->timed] = time.compute;
+            s->wait[s->timed++] = time.wait;
+        }
+    } while (spent < s->spec.enough && runs < MOST_RUNS);
+    taken->seconds = sampling_median(seconds, runs);
+    taken->value = s->flops / taken->seconds;
+    taken->share = busy > 0 ? fmin(1, processor / busy) : 1;
+    return RA_OK;
 }
 
 /* ---- What may be said of it -------------------------------------------------------------------------------------- */

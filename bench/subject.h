@@ -23,6 +23,7 @@ typedef struct subject_spec {
     int threads; /* of each rank */
     ra_kernel_id kernel;
     ra_tile_order tiles;
+    double enough; /* seconds for a sample: shorter runs are repeated; not over MPI */
 } subject_spec;
 
 /* Of one run. */
@@ -61,8 +62,8 @@ void subject_give(subject *s);
 ra_status subject_run(subject *s, subject_time *time);
 
 /*
- * A sampling_work with the subject as `user`: the rate is that of its floating-point operations. It keeps what a run
- * computed and waited.
+ * A sampling_work with the subject as `user`: the rate is that of its floating-point operations. It keeps what each run
+ * computed and waited. Of several runs the time is the median: one of a few milliseconds says little.
  */
 ra_status subject_sample(void *subject, sample *s);
 

@@ -1,5 +1,6 @@
 /* ringattn advise: how to run a problem in a budget, by plans and by what work costs on this machine. */
 #include "advice_print.h"
+#include "bench/calibration.h"
 #include "commands.h"
 #include "interrupt.h"
 #include "job.h"
@@ -259,7 +260,7 @@ static int choose(advice *a)
     if (advice_best(a->choices, a->count, a->ring.memory) < 0)
         return refuse(a);
     double start = progress_clock();
-    if (model_calibrate(&a->model, &a->problem, &a->options, a->ring.q_dtype))
+    if (calibrate(&a->model, &a->problem, &a->options, a->ring.q_dtype))
         return report_refusal();
     a->calibrated = progress_clock() - start;
     for (int i = 0; i < a->count; i++)

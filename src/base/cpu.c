@@ -34,6 +34,8 @@ unsigned ra_cpu_features(void)
         features |= RA_CPU_AVX2;
     if ((b & bit_AVX512F) && (states & ZMM) == ZMM)
         features |= RA_CPU_AVX512F;
+    if ((b & bit_AVX512DQ) && (states & ZMM) == ZMM)
+        features |= RA_CPU_AVX512DQ;
     return features;
 }
 
@@ -81,7 +83,11 @@ void ra_cpu_describe(ra_system_info *info)
     static const struct {
         ra_cpu_feature feature;
         const char *name;
-    } names[] = {{RA_CPU_AVX2, "avx2"}, {RA_CPU_FMA, "fma"}, {RA_CPU_F16C, "f16c"}, {RA_CPU_AVX512F, "avx512f"}};
+    } names[] = {{RA_CPU_AVX2, "avx2"},
+                 {RA_CPU_FMA, "fma"},
+                 {RA_CPU_F16C, "f16c"},
+                 {RA_CPU_AVX512F, "avx512f"},
+                 {RA_CPU_AVX512DQ, "avx512dq"}};
     unsigned features = ra_cpu_features();
     processor_name(info->processor, sizeof info->processor);
     info->instruction_sets[0] = '\0';

@@ -4,7 +4,13 @@
 
 #include "base/status.h"
 
-typedef enum ra_cpu_feature { RA_CPU_AVX2 = 1, RA_CPU_FMA = 2, RA_CPU_F16C = 4, RA_CPU_AVX512F = 8 } ra_cpu_feature;
+typedef enum ra_cpu_feature {
+    RA_CPU_AVX2 = 1,
+    RA_CPU_FMA = 2,
+    RA_CPU_F16C = 4,
+    RA_CPU_AVX512F = 8,
+    RA_CPU_AVX512DQ = 16
+} ra_cpu_feature;
 
 /* Bits of ra_cpu_feature, set only when the operating system saves the registers too. */
 unsigned ra_cpu_features(void);

@@ -4,24 +4,48 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 /*
  * Large blocks are mapped, so that giving them back gives them back to the system: an allocator may keep them for
- * later, and the process would hold more than was accounted. Large pages spare much of finding rows that lie far apart.
+ * later, and the process would hold more than was accounted. Large pages spare much of finding rows that lie far apart,
+ * and most of what a page costs that is new to the process.
  */
-enum { LINE = 64, LARGE = 1 << 20 };
+enum { LINE = 64, LARGE = 1 << 20, LARGE_PAGE = 2 << 20 };
 
 int64_t ra_memory_rounded(int64_t bytes)
 {
     return (bytes + LINE - 1) / LINE * LINE;
 }
 
-static void *map(int64_t bytes)
+static void *map_anywhere(int64_t bytes)
 {
     void *block = mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (block == MAP_FAILED)
+    return block == MAP_FAILED ? NULL : block;
+}
+
+/* Begins with a large page: more than enough is mapped, and what is too much given back. */
+static void *map_aligned(int64_t bytes)
+{
+    char *from = map_anywhere(bytes + LARGE_PAGE);
+    if (!from)
         return NULL;
-    madvise(block, (size_t)bytes, MADV_HUGEPAGE); /* no matter if refused */
+    int64_t before = -(int64_t)((uintptr_t)from % LARGE_PAGE) & (LARGE_PAGE - 1);
+    int64_t page = sysconf(_SC_PAGESIZE), used = (before + bytes + page - 1) / page * page;
+    if (before > 0)
+        munmap(from, (size_t)before);
+    if (bytes + LARGE_PAGE > used)
+        munmap(from + used, (size_t)(bytes + LARGE_PAGE - used));
+    return from + before;
+}
+
+static void *map(int64_t bytes)
+{
+    void *block = bytes < LARGE_PAGE ? NULL : map_aligned(bytes);
+    if (!block)
+        block = map_anywhere(bytes);
+    if (block)
+        madvise(block, (size_t)bytes, MADV_HUGEPAGE); /* no matter if refused */
     return block;
 }
 

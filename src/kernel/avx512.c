@@ -1,4 +1,4 @@
-/* AVX-512F: 64 queries a group, 4 x 4 accumulators of the 32 registers. */
+/* AVX-512F and DQ: 64 queries a group, 4 x 4 accumulators of the 32 registers. */
 #include <immintrin.h>
 #include <stdint.h>
 
@@ -38,10 +38,19 @@ static inline __attribute__((always_inline)) void v_accumulate(vec *c, vec a, ve
 #endif
 }
 
-static inline vec v_exponent(vec t)
+/* What is left of x without the nearest integer. */
+static inline vec v_fraction(vec x)
 {
-    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_castps_si512(t), 23));
+    return _mm512_reduce_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 }
+
+static inline mask v_not_below(vec a, vec b)
+{
+    return _mm512_cmp_ps_mask(a, b, _CMP_NLT_UQ);
+}
+
+/* x 2^power where m says so, else 0. */
+#define v_scale(m, x, power) _mm512_maskz_scalef_ps(m, x, power)
 
 static inline mask v_in_range(int key, const int32_t *lo, const int32_t *hi)
 {

@@ -12,7 +12,7 @@ static const struct {
     unsigned needs; /* ra_cpu_feature bits */
 } tables[] = {
 #ifdef RA_HAVE_X86
-    {&ra_kernel_avx512, RA_CPU_AVX512F | RA_CPU_FMA | RA_CPU_F16C},
+    {&ra_kernel_avx512, RA_CPU_AVX512F | RA_CPU_AVX512DQ | RA_CPU_FMA | RA_CPU_F16C},
     {&ra_kernel_avx2, RA_CPU_AVX2 | RA_CPU_FMA | RA_CPU_F16C},
 #endif
     {&ra_kernel_generic, 0},

@@ -5,8 +5,11 @@
  *     TILE_BYTES, DECODE_QUERIES
  *     vec, mask; v_load, v_store (unaligned), v_set, v_add, v_sub, v_mul, v_div, v_fma(a, b, c) = a * b + c,
  *     v_begin(&c, a, b): c = a * b and v_accumulate(&c, a, b): c = v_fma(a, b, c) of the inner loops, v_max(a, b) (b
- * when either is NaN), v_exponent(t): the low bits of t moved into the exponent field, v_in_range(key, lo, hi),
- * v_bits(bits): the lanes whose bit is set, v_above(a, b), v_select(mask, yes, no), v_load_f16, v_load_bf16
+ * when either is NaN), v_in_range(key, lo, hi), v_bits(bits): the lanes whose bit is set, v_above(a, b),
+ * v_select(mask, yes, no), v_load_f16, v_load_bf16
+ *     v_exponent(t): the low bits of t moved into the exponent field; or, where there are such instructions,
+ * v_fraction(x): x without its nearest integer, v_not_below(a, b): also where either is NaN, and the macro
+ * v_scale(mask, x, n): x 2^n, 0 where the mask is not set
  *
  * Queries are in the lanes: a group is LANES = WIDTH * VECTORS rows, keys and values are broadcast, and no reduction
  * ever crosses lanes in a tile. The register block is VECTORS x 4 accumulators in both products.
@@ -31,10 +34,40 @@
 #define DOT_CHUNK 256
 
 /*
- * x = exp2(x) for x <= 0, NaN for NaN, exactly 1 for 0, exactly 0 below -126.5.
- * 2^f on [-1/2, 1/2] is 1 + f q(f), relative error 1.1e-7; adding `shift` rounds to an integer and leaves the biased
- * exponent in the low bits. Several vectors go side by side, because one is a long chain of dependent operations.
+ * x = exp2(x) for x <= 0: NaN for NaN, exactly 1 for 0, exactly 0 from -126.5 down. With f = x - n, where n is the
+ * nearest integer, it is 2^n (1 + f q(f)), relative error 1.1e-7. Several vectors go side by side, because one is a
+ * long chain of dependent operations.
  */
+INLINE void exp2_polynomial(vec *q, const vec *f, int count)
+{
+    for (int i = 0; i < count; i++)
+        q[i] = v_fma(v_set(0x1.5bba14p-10f), f[i], v_set(0x1.3cea88p-7f));
+    for (int i = 0; i < count; i++)
+        q[i] = v_fma(q[i], f[i], v_set(0x1.c6b752p-5f));
+    for (int i = 0; i < count; i++)
+        q[i] = v_fma(q[i], f[i], v_set(0x1.ebf9bcp-3f));
+    for (int i = 0; i < count; i++)
+        q[i] = v_fma(q[i], f[i], v_set(0x1.62e42ap-1f));
+}
+
+#ifdef v_scale /* splitting off the integer and scaling by its power are instructions */
+INLINE void exp2_nonpositive(vec *x, int count)
+{
+    vec f[VECTORS], q[VECTORS];
+    mask normal[VECTORS];
+    for (int i = 0; i < count; i++)
+        f[i] = v_fraction(x[i]);
+    for (int i = 0; i < count; i++)
+        normal[i] = v_not_below(x[i], v_set(-126.0f));
+    for (int i = 0; i < count; i++)
+        x[i] = v_sub(x[i], f[i]);
+    exp2_polynomial(q, f, count);
+    for (int i = 0; i < count; i++)
+        q[i] = v_fma(q[i], f[i], v_set(1.0f));
+    for (int i = 0; i < count; i++)
+        x[i] = v_scale(normal[i], q[i], x[i]);
+}
+#else /* adding `shift` rounds to an integer and leaves the biased exponent in the low bits */
 INLINE void exp2_nonpositive(vec *x, int count)
 {
     const vec shift = v_set(0x1.8p23f + 127.0f);
@@ -47,14 +80,7 @@ INLINE void exp2_nonpositive(vec *x, int count)
         f[i] = v_sub(power[i], shift);
     for (int i = 0; i < count; i++)
         f[i] = v_sub(x[i], f[i]);
-    for (int i = 0; i < count; i++)
-        q[i] = v_fma(v_set(0x1.5bba14p-10f), f[i], v_set(0x1.3cea88p-7f));
-    for (int i = 0; i < count; i++)
-        q[i] = v_fma(q[i], f[i], v_set(0x1.c6b752p-5f));
-    for (int i = 0; i < count; i++)
-        q[i] = v_fma(q[i], f[i], v_set(0x1.ebf9bcp-3f));
-    for (int i = 0; i < count; i++)
-        q[i] = v_fma(q[i], f[i], v_set(0x1.62e42ap-1f));
+    exp2_polynomial(q, f, count);
     for (int i = 0; i < count; i++)
         power[i] = v_exponent(power[i]);
     for (int i = 0; i < count; i++)
@@ -62,6 +88,7 @@ INLINE void exp2_nonpositive(vec *x, int count)
     for (int i = 0; i < count; i++)
         x[i] = v_fma(f[i], q[i], power[i]);
 }
+#endif
 
 /* What is subtracted from scores: the maximum, or 0 while nothing was seen, so that -inf - max stays -inf. */
 INLINE vec finite_or_zero(vec max)

@@ -9,6 +9,7 @@ static const machine_model MADE_UP = {
     .row = 100,
     .key = 10,
     .far = 20,
+    .far_dilated = 40,
     .region = 1000,
     .byte = 0.5,
     .threads = 2,

@@ -7,6 +7,7 @@
 #include_next <immintrin.h>
 
 #define SIMDE_ENABLE_NATIVE_ALIASES
+#include <math.h>
 #include <simde/x86/avx512.h>
 
 /* What SIMDe leaves out. */
@@ -26,5 +27,17 @@ static inline simde__m512i emulated_cvtepu16_epi32(__m256i halves)
     return simde_mm512_loadu_si512(wide);
 }
 #define _mm512_cvtepu16_epi32 emulated_cvtepu16_epi32
+
+/* Of the ways to round, only the one that is used. */
+static inline simde__m512 emulated_fraction(simde__m512 x)
+{
+    float lanes[16];
+    simde_mm512_storeu_ps(lanes, x);
+    for (int i = 0; i < 16; i++)
+        lanes[i] = isinf(lanes[i]) ? 0 : lanes[i] - rintf(lanes[i]);
+    return simde_mm512_loadu_ps(lanes);
+}
+#define _mm512_reduce_ps(x, rounding)                                                                                  \
+    ((void)sizeof(char[(rounding) == (_MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC) ? 1 : -1]), emulated_fraction(x))
 
 #endif

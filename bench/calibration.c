@@ -1,12 +1,13 @@
-/* What work costs on this machine: short runs that differ in what they have most of, round by round. */
-#include "model.h"
+#include "calibration.h"
+
 #include "probe.h"
 #include "sampling.h"
 #include "tensors.h"
 
 #include <math.h>
 #include <stddef.h>
-#include <string.h>
+#include <stdio.h>
+#include <stdlib.h>
 
 /* Long enough for tasks of full size. So few elements of all heads that a run takes some ten milliseconds. */
 enum { LENGTH = 2048, SHORT = 256, MOST_HEADS = 8, ELEMENTS = 512 };
@@ -16,8 +17,9 @@ enum { FEW_ROUNDS = 4, MOST_ROUNDS = 15 };
 static const double ENOUGH_SECONDS = 1, MOST_SECONDS = 2.5;
 
 #define BAND "causal+window:512,0"
+#define DILATION "dilated:512/1,1024/2,2048/4"
 
-typedef enum run_id { FULL, BANDED, SCATTERED, FAR, DILATED, BLOCKS, DECODE, STORED, BRIEF, RUNS } run_id;
+typedef enum run_id { FULL, BANDED, SCATTERED, FAR, DILATED, DILATED_FAR, BLOCKS, DECODE, STORED, BRIEF, RUNS } run_id;
 
 typedef struct run_form {
     const char *pattern;
@@ -33,7 +35,8 @@ static const run_form forms[RUNS] = {
     [BANDED] = {.pattern = BAND, .q_len = LENGTH, .kv_len = LENGTH},
     [SCATTERED] = {BAND, LENGTH, LENGTH, 4, RA_STRATEGY_ALLGATHER, RA_ORDER_STRIPED, false},
     [FAR] = {BAND, LENGTH, LENGTH, 4, RA_STRATEGY_RING, RA_ORDER_STRIPED, false},
-    [DILATED] = {.pattern = "dilated:512/1,1024/2,2048/4", .q_len = LENGTH, .kv_len = LENGTH},
+    [DILATED] = {.pattern = DILATION, .q_len = LENGTH, .kv_len = LENGTH},
+    [DILATED_FAR] = {DILATION, LENGTH, LENGTH, 4, RA_STRATEGY_RING, RA_ORDER_STRIPED, false},
     [BLOCKS] = {.pattern = "blocks:64:density=0.1", .q_len = LENGTH, .kv_len = LENGTH},
     [DECODE] = {.pattern = "full", .q_len = 1, .kv_len = LENGTH},
     [STORED] = {BAND, LENGTH, LENGTH, 4, RA_STRATEGY_RING, RA_ORDER_CONTIGUOUS, true},
@@ -52,6 +55,7 @@ static const struct {
     {SCATTERED, OF_COST(key), OF_AMOUNT(keys)},
     {FAR, OF_COST(far), OF_AMOUNT(far)},
     {DILATED, OF_COST(pair[MODEL_DILATED]), OF_AMOUNT(pairs)},
+    {DILATED_FAR, OF_COST(far_dilated), OF_AMOUNT(far)},
     {BLOCKS, OF_COST(pair[MODEL_BLOCKS]), OF_AMOUNT(pairs)},
     {DECODE, OF_COST(pair[MODEL_DECODE]), OF_AMOUNT(pairs)},
     {STORED, OF_COST(byte), OF_AMOUNT(bytes)},
@@ -66,8 +70,15 @@ typedef struct trial {
     ra_comm *comm;
     ra_tensor q, k, v, output;
     model_work work;
-    double seconds[MOST_ROUNDS], median;
+    double seconds[CALIBRATION_MOST];
 } trial;
+
+struct calibration {
+    bench_tensors tensors;
+    bool alone; /* the only thing that is measured */
+    int rounds;
+    trial trials[RUNS];
+};
 
 /* ---- Runs -------------------------------------------------------------------------------------------------------- */
 
@@ -126,8 +137,11 @@ static ra_status run_stored(const trial *t)
     return status;
 }
 
-/* Wall-clock time; where other processes have the processors for a while, what the run's own threads had of them. */
-static ra_status run(const trial *t, const run_form *form, double *seconds)
+/*
+ * Wall-clock time. Of a calibration alone, where other processes have the processors for a while, what the run's own
+ * threads had of them: they will be gone when what is asked about is run. What takes turns with it loses the same time.
+ */
+static ra_status run(const trial *t, const run_form *form, bool alone, double *seconds)
 {
     const double mine = 0.8;
     double processor = probe_processor_seconds(), start = probe_seconds();
@@ -136,86 +150,122 @@ static ra_status run(const trial *t, const run_form *form, double *seconds)
                                       : ra_ring_forward(t->ring, t->comm, &t->q, &t->k, &t->v, &t->output, NULL, NULL);
     *seconds = probe_seconds() - start;
     processor = (probe_processor_seconds() - processor) / t->work.threads;
-    if (processor < mine * *seconds)
+    if (alone && processor < mine * *seconds)
         *seconds = processor;
     return status;
 }
 
-/* Medians of the ratios to the first run in the same round, times that one's own: a slow moment slows both. */
-static void compare(trial trials[RUNS], int first, int rounds)
+void calibration_begin(calibration *c)
 {
-    double seconds[MOST_ROUNDS], ratios[MOST_ROUNDS];
-    int count = rounds - first;
-    memcpy(seconds, trials[FULL].seconds + first, (size_t)count * sizeof *seconds);
-    double median = sampling_median(seconds, count);
-    for (int i = 0; i < RUNS; i++) {
-        for (int round = first; round < rounds; round++)
-            ratios[round - first] = trials[i].seconds[round] / trials[FULL].seconds[round];
-        trials[i].median = median * sampling_median(ratios, count);
-    }
+    c->rounds = 0;
 }
 
-static ra_status run_rounds(trial trials[RUNS])
+ra_status calibration_round(calibration *c)
 {
     ra_status status = RA_OK;
-    int rounds = 0;
-    double start = probe_seconds(), elapsed = 0;
-    while (!status && rounds < MOST_ROUNDS && elapsed < (rounds < FEW_ROUNDS ? MOST_SECONDS : ENOUGH_SECONDS)) {
-        for (int i = 0; i < RUNS && !status; i++)
-            status = run(&trials[i], &forms[i], &trials[i].seconds[rounds]);
-        rounds++;
-        elapsed = probe_seconds() - start;
-    }
-    compare(trials, rounds > 1, rounds);
+    if (c->rounds == CALIBRATION_MOST)
+        return RA_OK;
+    for (int i = 0; i < RUNS && !status; i++)
+        status = run(&c->trials[i], &forms[i], c->alone, &c->trials[i].seconds[c->rounds]);
+    c->rounds += !status;
     return status;
 }
 
 /* ---- What they say ----------------------------------------------------------------------------------------------- */
 
+/* Medians of the ratios to the first run in the same round, times that one's own: a slow moment slows both. */
+static int compare(const calibration *c, const bool *counts, double medians[RUNS])
+{
+    double seconds[CALIBRATION_MOST], ratios[CALIBRATION_MOST], median = 0;
+    int count = 0;
+    for (int i = FULL; i < RUNS; i++) {
+        count = 0;
+        for (int round = 0; round < c->rounds; round++)
+            if (!counts || counts[round]) {
+                seconds[count] = c->trials[FULL].seconds[round];
+                ratios[count++] = c->trials[i].seconds[round] / c->trials[FULL].seconds[round];
+            }
+        median = i == FULL ? sampling_median(seconds, count) : median;
+        medians[i] = median * sampling_median(ratios, count);
+    }
+    return count;
+}
+
 /*
  * Each cost explains what the others leave of its run; in turns, until nothing changes any more. No cost is less than
  * nothing, whatever was disturbed.
  */
-static void learn(machine_model *m, const trial trials[RUNS])
+bool calibration_learn(const calibration *c, const bool *counts, machine_model *m)
 {
     enum { TURNS = 50 };
+    double medians[RUNS];
+    *m = (machine_model){.threads = c->trials[FULL].work.threads};
+    if (compare(c, counts, medians) == 0)
+        return false;
     for (int i = 0; i < TURNS * LESSONS; i++) {
         const size_t cost_at = lessons[i % LESSONS].cost;
-        const trial *t = &trials[lessons[i % LESSONS].run];
+        const trial *t = &c->trials[lessons[i % LESSONS].run];
         double *cost = (double *)((char *)m + cost_at);
         double amount = *(const double *)((const char *)&t->work.all + lessons[i % LESSONS].amount);
-        double left = t->median - model_time(m, &t->work).seconds;
+        double left = medians[lessons[i % LESSONS].run] - model_time(m, &t->work).seconds;
         bool shared = cost_at != OF_COST(region) && cost_at != OF_COST(byte);
         *cost = fmax(0, *cost + left / amount * (shared ? t->work.threads : 1));
     }
+    return true;
 }
 
-ra_status model_calibrate(machine_model *m, const ra_problem *like, const ra_options *options, ra_dtype dtype)
+/* ---- From first to last ------------------------------------------------------------------------------------------ */
+
+ra_status calibration_open(const ra_problem *like, const ra_options *options, ra_dtype dtype, calibration **opened)
 {
-    trial trials[RUNS] = {{0}};
-    bench_tensors tensors;
     int64_t dim = like->value_dim == RA_SAME ? like->head_dim : (like->head_dim + like->value_dim + 1) / 2;
     int64_t heads = dim < ELEMENTS ? ELEMENTS / dim : 1;
     heads = heads < like->heads ? heads : like->heads;
     heads = heads < MOST_HEADS ? heads : MOST_HEADS;
     bench_shape shape = bench_shape_square(LENGTH, heads, dim);
     shape.dtype = dtype;
-    ra_status status = bench_tensors_take(&tensors, &shape, "a calibration");
-    if (status)
-        return status;
-    bench_tensors_fill(&tensors, 1);
-    for (int i = 0; i < RUNS && !status; i++)
-        status = prepare(&trials[i], &forms[i], &tensors, options);
-    if (!status)
-        status = run_rounds(trials);
-    *m = (machine_model){.threads = trials[FULL].work.threads};
-    if (!status)
-        learn(m, trials);
-    for (int i = 0; i < RUNS; i++) {
-        ra_comm_free(trials[i].comm);
-        ra_ring_plan_free(trials[i].ring);
-        ra_plan_free(trials[i].plan);
+    calibration *c = *opened = calloc(1, sizeof *c);
+    if (!c) {
+        fprintf(stderr, "ringattn: out of memory for a calibration\n");
+        return RA_ERROR_MEMORY;
     }
-    bench_tensors_give(&tensors);
+    ra_status status = bench_tensors_take(&c->tensors, &shape, "a calibration");
+    if (!status)
+        bench_tensors_fill(&c->tensors, 1);
+    for (int i = 0; i < RUNS && !status; i++)
+        status = prepare(&c->trials[i], &forms[i], &c->tensors, options);
+    return status;
+}
+
+void calibration_close(calibration *c)
+{
+    for (int i = 0; c && i < RUNS; i++) {
+        ra_comm_free(c->trials[i].comm);
+        ra_ring_plan_free(c->trials[i].ring);
+        ra_plan_free(c->trials[i].plan);
+    }
+    if (c)
+        bench_tensors_give(&c->tensors);
+    free(c);
+}
+
+ra_status calibrate(machine_model *m, const ra_problem *like, const ra_options *options, ra_dtype dtype)
+{
+    calibration *c;
+    ra_status status = calibration_open(like, options, dtype, &c);
+    double start = probe_seconds(), elapsed = 0;
+    if (!status)
+        c->alone = true;
+    for (int round = 0; !status && round < MOST_ROUNDS; round++) {
+        if (elapsed >= (round < FEW_ROUNDS ? MOST_SECONDS : ENOUGH_SECONDS))
+            break;
+        if (round == 1)
+            calibration_begin(c);
+        status = calibration_round(c);
+        elapsed = probe_seconds() - start;
+    }
+    if (!status)
+        calibration_learn(c, NULL, m);
+    calibration_close(c);
     return status;
 }
