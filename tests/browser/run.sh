@@ -8,7 +8,8 @@ if ! chromium=$(command -v chromium || command -v chromium-browser); then
     exit 77
 fi
 work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+# Processes of the browser that outlive it by a moment still write their files.
+trap 'rm -rf "$work" 2>/dev/null || { sleep 2; rm -rf "$work"; }' EXIT
 
 # rows FILE TEXT...: how many lines have all the texts.
 rows() {
@@ -20,10 +21,10 @@ rows() {
 
 # page FILE CHART=POINTS...: its report has these charts.
 page() {
+    local profile
+    profile=$(mktemp -d "$work/profile.XXXXXX")
     "$ringattn" report "$results/$1" -o "$work/report.html"
-    mkdir "$work/profile"
-    HOME=$work "$test_page" "$chromium" "$work/profile" "$here/look.js" "$work/report.html" "${@:2}"
-    rm -rf "$work/profile"
+    HOME=$work "$test_page" "$chromium" "$profile" "$here/look.js" "$work/report.html" "${@:2}"
 }
 
 ringattn=$(realpath "$1") test_page=$(realpath "$2")
