@@ -310,8 +310,10 @@ static ra_status read_again(ra_rank *e, const ra_share *keys, const ra_message *
 {
     ra_status status = RA_OK;
     double start = ra_seconds();
+    if (e->simulated)
+        return RA_OK;
     set_slots(e, keys, m->slot, e->some);
-    for (int part = 0; part < RA_PARTS && !status && !e->simulated; part++)
+    for (int part = 0; part < RA_PARTS && !status; part++)
         if (m->slot[part] >= 0) {
             const ra_slot *s = &e->slots[m->slot[part]];
             status = read_marked(e, s, s->words, s->keys.blocks);
@@ -338,12 +340,38 @@ static ra_status start_send(ra_rank *e, const ra_message *m)
     return t->send(t->state, m->peer, phase_tag(m->phase), segments_from(e, first), e->segments_used - first);
 }
 
-/* Make room for what travels in a phase, then start it: receives first. */
+/* Of late messages, what is read from storage need not wait for others. */
+static bool is_due(const ra_rank *e, const ra_message *m, bool late)
+{
+    return m->phase == e->phase && (late || !m->late || e->simulated || travelled_before(e, m->phase));
+}
+
+/* Those of the phase that are due, in their order: receives first. */
+static ra_status start_messages(ra_rank *e, bool late)
+{
+    const ra_schedule *s = &e->schedule;
+    ra_status status = RA_OK;
+    while (!status && e->next_receive < s->receive_count && is_due(e, &s->receives[e->next_receive], late))
+        status = start_receive(e, &s->receives[e->next_receive++]);
+    while (!status && e->next_send < s->send_count && is_due(e, &s->sends[e->next_send], late))
+        status = start_send(e, &s->sends[e->next_send++]);
+    return status;
+}
+
+/* A chunk that comes from several ranks is one hop; an all-gather has every rank's in one phase. */
+static int64_t hops_of(const ra_rank *e, int64_t phase)
+{
+    int64_t came = 0;
+    for (int64_t i = e->next_receive; i < e->schedule.receive_count && e->schedule.receives[i].phase == phase; i++)
+        came++;
+    return e->ring->options.strategy == RA_STRATEGY_ALLGATHER ? came : came > 0;
+}
+
+/* Make room for what travels in a phase, then start it. */
 ra_status ra_rank_start_phase(ra_rank *e, int64_t phase)
 {
     const ra_schedule *s = &e->schedule;
     bool ring = e->ring->options.strategy == RA_STRATEGY_RING;
-    ra_status status = RA_OK;
     e->segments_used = 0;
     e->phase = phase;
     e->passed[phase % 2] = (ra_passed){e->stats->hops, e->stats->bytes_sent, e->stats->bytes_received};
@@ -354,14 +382,9 @@ ra_status ra_rank_start_phase(ra_rank *e, int64_t phase)
         ra_step_needed(e->ring, e->rank, phase, e->some);
         set_slots(e, &keys, s->step[phase].slot, e->some);
     }
-    int64_t came = 0;
-    for (; e->next_receive < s->receive_count && s->receives[e->next_receive].phase == phase && !status; came++)
-        status = start_receive(e, &s->receives[e->next_receive++]);
-    /* A chunk that comes from several ranks is one hop; an all-gather has every rank's in one phase. */
     if (phase >= e->counted)
-        e->stats->hops += e->ring->options.strategy == RA_STRATEGY_ALLGATHER ? came : came > 0;
-    for (; e->next_send < s->send_count && s->sends[e->next_send].phase == phase && !status;)
-        status = start_send(e, &s->sends[e->next_send++]);
+        e->stats->hops += hops_of(e, phase);
+    ra_status status = start_messages(e, false);
     if (!status && !ring && s->step[phase].slot[0] >= 0) {
         const ra_slot *into = &e->slots[s->step[phase].slot[0]];
         ra_phase_rows(e->ring, e->rank, e->rank, phase, e->some, e->other);
@@ -384,9 +407,22 @@ ra_status ra_rank_wait_behind(ra_rank *e)
     return status;
 }
 
+/* Messages of the phase that have not been started. */
+static bool has_late(const ra_rank *e)
+{
+    const ra_schedule *s = &e->schedule;
+    return (e->next_receive < s->receive_count && s->receives[e->next_receive].phase == e->phase) ||
+           (e->next_send < s->send_count && s->sends[e->next_send].phase == e->phase);
+}
+
+/* What is late goes into memory that the step beside the phase worked on, and that was passed on in it. */
 ra_status ra_rank_wait_phase(ra_rank *e)
 {
-    if (!e->simulated)
-        return ra_link_wait(&e->link);
-    return e->behind ? ra_rank_wait_behind(e) : RA_OK;
+    if (e->simulated)
+        return e->behind ? ra_rank_wait_behind(e) : RA_OK;
+    ra_status status = ra_link_wait(&e->link);
+    if (status || !has_late(e))
+        return status;
+    status = start_messages(e, true);
+    return status ? status : ra_link_wait(&e->link);
 }

@@ -178,6 +178,41 @@ static ra_status derive(ra_ring_plan *ring)
     return find_needs(ring);
 }
 
+/*
+ * What a rank of a ring holds at most, as docs/RING.md promises: eight chunks, nine where row states are of wider
+ * numbers than the tensors, and what does not grow with the sequence.
+ */
+static int64_t promised(const ra_ring_plan *ring)
+{
+    enum { CHUNKS = 8, WHERE_WIDER = 9, FIXED = 4 << 20 };
+    const ra_plan *p = ring->plan;
+    int64_t size = (int64_t)ra_dtype_size(ring->options.q_dtype);
+    int64_t chunk = ra_max(p->q_len, p->kv_len) * p->batch * p->heads * ra_max(p->head_dim, p->value_dim) * size /
+                    ring->options.ranks;
+    return chunk * (size < (int64_t)sizeof(float) ? WHERE_WIDER : CHUNKS) + FIXED;
+}
+
+/* To spare memory costs time: what travels late is waited for. */
+static bool should_spare(const ra_ring_plan *ring, int64_t held)
+{
+    int64_t budget = ring->options.memory;
+    return !ring->sparing && (held > promised(ring) || (budget > 0 && held > budget));
+}
+
+static ra_status fill_ranks(ra_ring_plan *ring, const ra_traffic *traffic)
+{
+    ra_status status = RA_OK;
+    int64_t most = 0;
+    for (int rank = 0; rank < ring->options.ranks && !status; rank++) {
+        status = fill_rank(ring, rank, &traffic[rank]);
+        most = ra_max(most, ring->ranks[rank].peak_bytes);
+    }
+    if (status || !should_spare(ring, most))
+        return status;
+    ring->sparing = true;
+    return fill_ranks(ring, traffic);
+}
+
 ra_status ra_ring_plan_fill(ra_ring_plan *ring)
 {
     const ra_ring_options *o = &ring->options;
@@ -191,8 +226,8 @@ ra_status ra_ring_plan_fill(ra_ring_plan *ring)
         return ra_fail(RA_ERROR_MEMORY, "out of memory: the plan of %d ranks", o->ranks);
     }
     status = ra_traffic_count(ring->plan, ring->sets, &ring->queries, &ring->keys, o->strategy, traffic);
-    for (int rank = 0; rank < o->ranks && !status; rank++)
-        status = fill_rank(ring, rank, &traffic[rank]);
+    if (!status)
+        status = fill_ranks(ring, traffic);
     free(traffic);
     return status;
 }
@@ -200,6 +235,7 @@ ra_status ra_ring_plan_fill(ra_ring_plan *ring)
 ra_status ra_ring_plan_holds(ra_ring_plan *ring, int64_t enough, int64_t *bytes)
 {
     *bytes = 0;
+    ring->sparing = true;
     ra_status found = derive(ring);
     if (found)
         return found;

@@ -17,6 +17,7 @@ struct ra_ring_plan {
     int64_t k_row_bytes, v_row_bytes; /* the same for the heads of one set */
     bool by_reference;                /* keys and values are read where they lie, not copied into slots */
     bool hold_own;                    /* a rank has its own keys and values in a slot */
+    bool sparing;                     /* a ring: what would be a third chunk in a rank's memory travels late */
     ra_rank_info *ranks;              /* [options.ranks], owned */
 };
 
@@ -47,8 +48,8 @@ ra_rank_memory ra_ring_memory(const ra_ring_plan *ring, int rank, const struct r
 /* Everything but the partitions and the options, which are there. */
 ra_status ra_ring_plan_fill(ra_ring_plan *ring);
 
-/* What the largest process would hold, without the rest of the plan; not looked at further once it is more than enough.
- */
+/* What the largest process would hold where memory is spared, without the rest of the plan; not looked at further once
+ * it is more than enough. */
 ra_status ra_ring_plan_holds(ra_ring_plan *ring, int64_t enough, int64_t *bytes);
 
 /* Less than a rank will hold in a ring of so many: its queries, states and one chunk, and scratch for one thread. */

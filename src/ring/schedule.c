@@ -231,10 +231,19 @@ static ra_message message_of(maker *m, int64_t phase, int peer, const ra_share *
     return message;
 }
 
+/* Ring: what its owner gives of a chunk later than in the first phase, the owner has given up before. */
+static bool given_up(const ra_ring_plan *ring, int64_t phase, bool by_owner)
+{
+    return ring->options.strategy == RA_STRATEGY_RING && !ring->by_reference && by_owner && phase > 1;
+}
+
 static bool add_receive(maker *m, int64_t phase, int peer, const ra_share *keys)
 {
-    return !ra_marked(m->some, words_of(m->ring, keys)) || add(&m->schedule->receives, &m->schedule->receive_count,
-                                                               &m->receive_room, message_of(m, phase, peer, keys, 0));
+    if (!ra_marked(m->some, words_of(m->ring, keys)))
+        return true;
+    ra_message message = message_of(m, phase, peer, keys, 0);
+    message.late = m->ring->sparing && given_up(m->ring, phase, peer == rank_before(m->ring, m->rank, phase));
+    return add(&m->schedule->receives, &m->schedule->receive_count, &m->receive_room, message);
 }
 
 /* Out of the rows marked in `held`. */
@@ -244,7 +253,8 @@ static bool add_send(maker *m, int64_t phase, int peer, const ra_share *keys, in
         return true;
     ra_message message = message_of(m, phase, peer, keys, held);
     bool in_ring = m->ring->options.strategy == RA_STRATEGY_RING;
-    message.again = in_ring && held < 0 && phase > 1 && !m->ring->by_reference;
+    message.again = given_up(m->ring, phase, held < 0);
+    message.late = m->ring->sparing && message.again;
     for (int part = 0; !in_ring && part < RA_PARTS; part++)
         if (message.part_rows[part])
             m->own_last[part] = ra_max(m->own_last[part], phase);
@@ -384,8 +394,9 @@ static bool schedule_direct(maker *m)
 static int by_phase(const void *a, const void *b)
 {
     const ra_message *x = a, *y = b;
-    return x->phase != y->phase ? (x->phase > y->phase) - (x->phase < y->phase)
-                                : (x->peer > y->peer) - (x->peer < y->peer);
+    if (x->phase != y->phase)
+        return x->phase < y->phase ? -1 : 1;
+    return x->late != y->late ? x->late - y->late : (x->peer > y->peer) - (x->peer < y->peer);
 }
 
 static void count_segments(ra_schedule *s)
@@ -400,10 +411,21 @@ static void count_segments(ra_schedule *s)
     }
 }
 
+/* A phase has two halves: in the second, what is late travels, and the step beside it is done. */
+static int64_t early(int64_t phase)
+{
+    return 2 * phase;
+}
+
+static int64_t late(int64_t phase)
+{
+    return 2 * phase + 1;
+}
+
 /* Slots while they are given out. */
 typedef struct slots {
     ra_schedule *schedule;
-    int64_t *busy; /* until which phase each is */
+    int64_t *busy; /* until which half of a phase each is */
 } slots;
 
 /* Whether room for `a` rows suits `rows` better than room for `b`. */
@@ -412,8 +434,8 @@ static bool better(int64_t a, int64_t b, int64_t rows)
     return a >= rows ? b < rows || a < b : a > b;
 }
 
-/* A slot for so many rows from one phase to another: the smallest free one with room, else the largest, else a new one.
- */
+/* A slot for so many rows, with the halves of phases that are first and last: the smallest free one with room, else the
+ * largest, else a new one. */
 static int take_slot(slots *s, int64_t rows, int64_t first, int64_t last)
 {
     int best = -1;
@@ -434,15 +456,18 @@ static int take_slot(slots *s, int64_t rows, int64_t first, int64_t last)
 static void take_slots_again(slots *given, int64_t phase)
 {
     ra_schedule *s = given->schedule;
-    for (int64_t i = 0; i < s->send_count; i++)
-        for (int part = 0; s->sends[i].again && s->sends[i].phase == phase && part < RA_PARTS; part++)
-            s->sends[i].slot[part] = take_slot(given, s->sends[i].part_rows[part], phase, phase);
+    for (int64_t i = 0; i < s->send_count; i++) {
+        ra_message *m = &s->sends[i];
+        int64_t half = m->late ? late(phase) : early(phase);
+        for (int part = 0; m->again && m->phase == phase && part < RA_PARTS; part++)
+            m->slot[part] = take_slot(given, m->part_rows[part], half, half);
+    }
 }
 
 /*
  * A step's rows are in slots from the phase in which they come until they have been worked on, one phase later.
  * Whatever is free by then is taken again, so that a rank of a ring holds two chunks at a time, and beside them at most
- * those of its own rows that somebody gets from it just now.
+ * those of its own rows that somebody gets from it just now; of these nothing where memory is spared.
  */
 static bool assign_slots(maker *m)
 {
@@ -458,13 +483,14 @@ static bool assign_slots(maker *m)
     }
     ra_share own = ra_partition_share(&ring->keys, m->rank);
     for (int part = 0; ring->hold_own && part < ra_part_count(ring, &own); part++) {
-        int64_t last = ring->by_reference ? INT64_MAX : in_ring ? 1 : m->own_last[part];
-        s->own_slot[part] = take_slot(&given, ring->sets * ra_part_of(ring, &own, part).rows, -1, last);
+        int64_t last = ring->by_reference ? INT64_MAX : early(in_ring ? 1 : m->own_last[part]);
+        s->own_slot[part] = take_slot(&given, ring->sets * ra_part_of(ring, &own, part).rows, early(-1), last);
     }
     for (int64_t step = 0; step < s->steps && !ring->by_reference; step++) {
         for (int part = 0; part < RA_PARTS; part++)
-            s->step[step].slot[part] =
-                in_ring && step == 0 ? s->own_slot[part] : take_slot(&given, m->part_rows[step][part], step, step + 1);
+            s->step[step].slot[part] = in_ring && step == 0
+                                           ? s->own_slot[part]
+                                           : take_slot(&given, m->part_rows[step][part], early(step), early(step + 1));
         take_slots_again(&given, step);
     }
     free(given.busy);

@@ -7,7 +7,8 @@
  * sequence. All-gather: there is one step, with everything.
  *
  * In a ring a row comes from the rank before, if that one reads it too, else from its owner. So a rank passes a chunk
- * on only while it works on it; own rows that are wanted later are read from their storage once more.
+ * on only while it works on it; own rows that are wanted later are read from their storage once more. Where memory is
+ * spared, these travel when step t - 1 is done, in the place of what it worked on.
  */
 #ifndef RA_RING_SCHEDULE_H
 #define RA_RING_SCHEDULE_H
@@ -30,6 +31,7 @@ typedef struct ra_message {
     int64_t part_rows[RA_PARTS];
     bool again;         /* own rows whose slots have been given up: read once more, */
     int slot[RA_PARTS]; /* into these */
+    bool late;          /* begins when everything else of its phase has come, and the step beside it is done */
 } ra_message;
 
 typedef struct ra_step {

@@ -157,6 +157,7 @@ static void random_problems(void **state)
                                          (ra_strategy)choose(&choice, 0, 2), (ra_order)choose(&choice, 0, 2));
             ra_piece q_pieces[12], kv_pieces[12];
             c.run.threads = (int)choose(&choice, 1, 3);
+            c.sparing = i % 2;
             if (chance(&choice, 3)) {
                 c.options.q_pieces = q_pieces;
                 c.options.q_piece_count = ring_choose_pieces(&choice, problem.q_len, c.options.ranks, q_pieces, 12);
@@ -173,6 +174,33 @@ static void random_problems(void **state)
             REQUIRE(sample_padding_kept(&s), "seed %llu: %s; %s: wrote outside its elements", (unsigned long long)seed,
                     ring_case_text(&c), sample_text(&s));
         }
+        oracle_free(&expected);
+        sample_free(&s);
+    }
+}
+
+/* Windows to the right over several ranks: own rows are given away late, and more so where memory is spared. */
+static void rings_that_spare_memory(void **state)
+{
+    (void)state;
+    static const char *const windows[] = {"window:0,100", "window:0,130", "window:70,200", "window:300,300"};
+    choices choice = {1};
+    for (size_t i = 0; i < sizeof windows / sizeof *windows; i++) {
+        ra_problem problem = RA_PROBLEM_INIT;
+        sample s;
+        problem.q_len = 500;
+        problem.heads = 2;
+        problem.head_dim = 16;
+        problem.pattern = windows[i];
+        sample_make(&s, &problem);
+        oracle_rows expected = sample_oracle(&s, ORACLE_ROWS, &choice);
+        for (int way = WAY_MESSAGES; way <= WAY_MESSAGES_STORED; way++)
+            for (int ranks = 3; ranks <= 8; ranks++)
+                for (int order = 0; order < 3; order++) {
+                    ring_case c = ring_case_make((enum way)way, ranks, RA_STRATEGY_RING, (ra_order)order);
+                    c.sparing = true;
+                    run_and_compare(&s, &expected, &c);
+                }
         oracle_free(&expected);
         sample_free(&s);
     }
@@ -234,6 +262,7 @@ int main(void)
         cmocka_unit_test(the_quick_set_has_all_pairs),
         cmocka_unit_test(every_axis_against_the_oracle),
         cmocka_unit_test(random_problems),
+        cmocka_unit_test(rings_that_spare_memory),
         cmocka_unit_test(broadcast_and_allgather_have_the_bits_of_a_run_in_one_piece),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

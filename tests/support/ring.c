@@ -208,6 +208,19 @@ static ra_status plan_odd(const ring_case *c, ra_problem problem, ra_ring_option
     return ra_ring_plan_create(&problem, &run, &options, plan);
 }
 
+/* The plan in its place, if there is one that holds less. */
+static void plan_sparing(const ring_case *c, const sample *s, ra_ring_options *options, ra_ring_plan **plan)
+{
+    ra_ring_plan *less;
+    options->memory = ra_ring_plan_process_bytes(*plan) - 1;
+    if (ra_ring_plan_create(&s->problem, &c->run, options, &less)) {
+        options->memory = 0;
+        return;
+    }
+    ra_ring_plan_free(*plan);
+    *plan = less;
+}
+
 ra_status ring_case_run(const ring_case *c, const sample *s, ra_rank_stats *stats, ra_status *statuses)
 {
     ra_ring_plan *plan = NULL, *odd = NULL;
@@ -222,6 +235,8 @@ ra_status ring_case_run(const ring_case *c, const sample *s, ra_rank_stats *stat
     options.lent = !stored(c);
     sample_wipe(s);
     ra_status status = ra_ring_plan_create(&s->problem, &c->run, &options, &plan);
+    if (!status && c->sparing)
+        plan_sparing(c, s, &options, &plan);
     if (!status && c->odd_rank >= 0)
         status = plan_odd(c, s->problem, options, &odd);
     if (status)

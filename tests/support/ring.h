@@ -27,6 +27,7 @@ typedef struct ring_case {
     way way;
     ra_ring_options options; /* ranks, strategy, order, pieces, timeout; the rest is filled in */
     ra_options run;          /* threads, kernel, progress */
+    bool sparing;            /* in a byte less than the plan would have, where it can do with that */
     ring_wrapper wrap;
     void *wrap_user;
     int odd_rank;         /* -1, or the rank of a real ring that goes its own way: */

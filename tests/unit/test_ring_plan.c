@@ -118,6 +118,61 @@ static void causal_zigzag_rings_hold_little(void **state)
     require_laws_of_shapes("causal", RA_ORDER_ZIGZAG);
 }
 
+/* Rows that are given away while two chunks are here: windows to the right, and documents over several ranks. */
+static void rings_that_give_late_hold_little(void **state)
+{
+    (void)state;
+    for (int ranks = 3; ranks <= 8; ranks++) {
+        const int64_t length = 1 << 17, chunk = length / ranks;
+        const int64_t right[] = {1, chunk / 2, chunk, chunk + chunk / 3, 2 * chunk};
+        for (size_t i = 0; i < sizeof right / sizeof *right; i++)
+            for (int left = 0; left < 3; left += 2)
+                for (int order = 0; order < ORDERS; order++) {
+                    char pattern[64];
+                    snprintf(pattern, sizeof pattern, "window:%lld,%lld", (long long)(left * chunk),
+                             (long long)right[i]);
+                    const ra_problem p = problem_of(length, 8, 8, i % 2 ? 16 : 64, pattern);
+                    ra_ring_options o = stored_ring(ranks, RA_TRANSPORT_MPI, (ra_order)order, RA_F32);
+                    require_law(&p, &o);
+                }
+        char documents[96];
+        snprintf(documents, sizeof documents, "documents:%lld,%lld,%lld", (long long)(chunk / 64 * 64),
+                 (long long)(chunk / 64 * 64 - 1), (long long)(length - 2 * (chunk / 64 * 64) + 1));
+        const ra_problem two = problem_of(length, 8, 8, 64, documents);
+        require_laws(&two, ranks, RA_ORDER_CONTIGUOUS);
+    }
+}
+
+/* A budget that the plan would exceed is kept where that costs no more than waiting. */
+static void a_budget_is_reason_to_spare_memory(void **state)
+{
+    (void)state;
+    const ra_problem p = problem_of(8192, 8, 8, 64, "window:0,5000");
+    ra_ring_options o = stored_ring(4, RA_TRANSPORT_MPI, RA_ORDER_CONTIGUOUS, RA_F32);
+    ra_ring_plan *plan = planned(&p, &o);
+    int64_t plain = ra_ring_plan_process_bytes(plan), chunk = 2 * 2048 * 8 * 64 * (int64_t)sizeof(float);
+    assert_false(plan->sparing);
+    ra_ring_plan_free(plan);
+    o.memory = plain;
+    plan = planned(&p, &o);
+    assert_false(plan->sparing);
+    ra_ring_plan_free(plan);
+    o.memory = plain - 1;
+    plan = planned(&p, &o);
+    assert_true(plan->sparing);
+    REQUIRE(ra_ring_plan_process_bytes(plan) <= plain - chunk / 2, "%lld bytes instead of %lld",
+            (long long)ra_ring_plan_process_bytes(plan), (long long)plain);
+    o.memory = ra_ring_plan_process_bytes(plan);
+    ra_ring_plan_free(plan);
+    ra_options run = RA_OPTIONS_INIT;
+    int smallest;
+    run.threads = 2;
+    assert_int_equal(ra_ring_smallest(&p, &run, &o, &smallest), RA_OK);
+    assert_int_equal(smallest, 4);
+    o.memory--;
+    assert_int_equal(ra_ring_plan_create(&p, &run, &o, &plan), RA_ERROR_BUDGET);
+}
+
 /*
  * However many ranks have no rows, others hold no more than one chunk beside their two: what they give to the rank
  * after the gap.
@@ -220,13 +275,16 @@ static void lent_tensors_are_counted_apart(void **state)
 
 enum { MOST_TRIED = 20 };
 
-/* What a process holds with 1, 2, ... ranks. */
+/* What a process holds with 1, 2, ... ranks at least. */
 static void list_needs(const ra_problem *p, const ra_ring_options *ring, int64_t *needs)
 {
     for (int ranks = 1; ranks <= MOST_TRIED; ranks++) {
         ra_ring_options o = *ring;
         o.ranks = ranks, o.memory = 0;
         ra_ring_plan *plan = planned(p, &o);
+        free(plan->ranks);
+        plan->sparing = true;
+        assert_int_equal(ra_ring_plan_fill(plan), RA_OK);
         needs[ranks] = ra_ring_plan_process_bytes(plan);
         ra_ring_plan_free(plan);
     }
@@ -785,6 +843,8 @@ int main(void)
         cmocka_unit_test(causal_contiguous_rings_hold_little),
         cmocka_unit_test(causal_striped_rings_hold_little),
         cmocka_unit_test(causal_zigzag_rings_hold_little),
+        cmocka_unit_test(rings_that_give_late_hold_little),
+        cmocka_unit_test(a_budget_is_reason_to_spare_memory),
         cmocka_unit_test(more_ranks_than_blocks_hold_no_more),
         cmocka_unit_test(twice_the_ranks_hold_half_each),
         cmocka_unit_test(lent_tensors_are_counted_apart),

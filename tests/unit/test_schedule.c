@@ -266,6 +266,21 @@ static void require_receive(scene *s, int rank, const ra_message *m)
     s->rows_received[rank] += rows;
 }
 
+/* How a message is noted by its sender: late ones are late on both sides. */
+enum { SENT = 1, SENT_LATE = 5, RECEIVED = 2 };
+
+static int noted(const ra_message *m)
+{
+    return m->late ? SENT_LATE : SENT;
+}
+
+/* Late is what its owner has given up before, where memory is spared. */
+static bool should_be_late(const scene *s, int owner, int to, int64_t phase)
+{
+    return s->ring->sparing && !s->ring->by_reference && s->strategy == RA_STRATEGY_RING && phase > 1 &&
+           (owner + phase) % s->ranks == to;
+}
+
 static void require_receives(scene *s, int rank)
 {
     const ra_schedule *schedule = &s->schedules[rank];
@@ -273,11 +288,14 @@ static void require_receives(scene *s, int rank)
         const ra_message *m = &schedule->receives[i], *before = i ? m - 1 : NULL;
         RANK_REQUIRE(s, rank, m->phase, m->phase >= 0 && m->phase < s->steps);
         RANK_REQUIRE(s, rank, m->phase,
-                     !before || before->phase < m->phase || (before->phase == m->phase && before->peer < m->peer));
+                     !before || before->phase < m->phase ||
+                         (before->phase == m->phase &&
+                          (before->late < m->late || (before->late == m->late && before->peer < m->peer))));
+        RANK_REQUIRE(s, rank, m->phase, m->late == should_be_late(s, m->peer, rank, m->phase));
         require_receive(s, rank, m);
-        RANK_REQUIRE(s, rank, m->phase, s->sends[m->phase][m->peer][rank] == 1);
+        RANK_REQUIRE(s, rank, m->phase, s->sends[m->phase][m->peer][rank] == noted(m));
         s->hops[rank] += s->strategy == RA_STRATEGY_ALLGATHER || !before || before->phase != m->phase;
-        s->sends[m->phase][m->peer][rank] = 2; /* received */
+        s->sends[m->phase][m->peer][rank] = RECEIVED;
     }
     int64_t foreign = 0;
     for (int64_t set = 0; set < s->sets; set++)
@@ -313,8 +331,10 @@ static void require_sends(scene *s, int rank)
     for (int64_t i = 0; i < schedule->send_count; i++) {
         const ra_message *m = &schedule->sends[i];
         RANK_REQUIRE(s, rank, m->phase, m->phase >= 0 && m->phase < s->steps && m->peer >= 0 && m->peer < s->ranks);
-        RANK_REQUIRE(s, rank, m->phase, m->peer != rank && (i == 0 || m[-1].phase <= m->phase));
-        s->sends[m->phase][rank][m->peer]++;
+        RANK_REQUIRE(s, rank, m->phase,
+                     m->peer != rank &&
+                         (i == 0 || m[-1].phase < m->phase || (m[-1].phase == m->phase && m[-1].late <= m->late)));
+        s->sends[m->phase][rank][m->peer] += noted(m);
         require_send(s, rank, m);
     }
 }
@@ -346,7 +366,7 @@ static void require_traffic(const scene *s)
     for (int64_t phase = 0; phase < s->steps; phase++)
         for (int from = 0; from < s->ranks; from++)
             for (int to = 0; to < s->ranks; to++)
-                RANK_REQUIRE(s, from, phase, s->sends[phase][from][to] != 1);
+                RANK_REQUIRE(s, from, phase, !s->sends[phase][from][to] || s->sends[phase][from][to] == RECEIVED);
     SCENE_REQUIRE(s,
                   !ra_traffic_count(s->ring->plan, s->sets, &s->ring->queries, &s->ring->keys, s->strategy, traffic));
     int64_t row_bytes = s->ring->k_row_bytes + s->ring->v_row_bytes;
@@ -363,7 +383,7 @@ static void require_traffic(const scene *s)
 
 /* ---- Slots ------------------------------------------------------------------------------------------------------- */
 
-/* Phases in which a slot is taken, both included. */
+/* Halves of phases in which a slot is taken, both included: in the second half of one, late messages travel. */
 typedef struct use {
     int slot;
     int64_t from, to, rows;
@@ -402,7 +422,7 @@ static int64_t list_own_uses(const scene *s, int rank, use *uses)
                 if (needs_any(s, reader, key) &&
                     ra_share_rows_below(&share, key + 1) > ra_share_rows_below(&share, key))
                     last = later(last, s->part[key]);
-        uses[part] = (use){schedule->own_slot[part], -1, last, s->sets * share.rows};
+        uses[part] = (use){schedule->own_slot[part], -2, 2 * last, s->sets * share.rows};
     }
     for (int part = parts; part < RA_PARTS; part++)
         RANK_REQUIRE(s, rank, part, schedule->own_slot[part] == -1);
@@ -419,7 +439,8 @@ static int64_t list_uses_again(const scene *s, int rank, use *uses)
         RANK_REQUIRE(s, rank, m->phase, m->again == (s->strategy == RA_STRATEGY_RING && m->held < 0 && m->phase > 1));
         for (int part = 0; m->again && part < RA_PARTS; part++)
             if (m->part_rows[part])
-                uses[count++] = (use){m->slot[part], m->phase, m->phase, m->part_rows[part]};
+                uses[count++] =
+                    (use){m->slot[part], 2 * m->phase + m->late, 2 * m->phase + m->late, m->part_rows[part]};
             else
                 RANK_REQUIRE(s, rank, m->phase, m->slot[part] == -1);
     }
@@ -442,7 +463,7 @@ static int64_t list_uses(const scene *s, int rank, use *uses)
             int64_t rows = part < ra_part_count(s->ring, &keys) ? rows_of_part(s, rank, &keys, part) : 0;
             RANK_REQUIRE(s, rank, step, rows ? here->slot[part] >= 0 : here->slot[part] == -1);
             if (rows) /* it is passed on only while it is worked on */
-                uses[count++] = (use){here->slot[part], step, step + 1, rows};
+                uses[count++] = (use){here->slot[part], 2 * step, 2 * (step + 1), rows};
         }
     }
     return count + list_uses_again(s, rank, uses + count);
@@ -483,7 +504,7 @@ static bool is_full(const ra_ring_plan *ring)
     return ring->plan->pattern.count == 1 && ring->plan->pattern.terms[0].kind == &ra_term_full;
 }
 
-/* Full attention in a ring where everybody has rows: two chunks, no more. */
+/* Full attention in a ring where everybody has rows, and any where memory is spared: two chunks, no more. */
 static void require_two_slots(const scene *s, int rank)
 {
     for (int i = 0; i < s->ranks; i++)
@@ -494,8 +515,9 @@ static void require_two_slots(const scene *s, int rank)
         rows += s->schedules[rank].slot_rows[i];
     for (int i = 0; i < s->ranks; i++)
         most = later(most, s->ring->ranks[i].kv_rows);
-    if (s->strategy == RA_STRATEGY_RING && s->ranks >= 3 && is_full(s->ring))
-        RANK_REQUIRE(s, rank, rows, rows <= 2 * most + 2 * RA_KEY_BLOCK); /* ranges differ by a block */
+    bool whole_chunks = s->ring->sparing && s->ring->options.order == RA_ORDER_CONTIGUOUS && !s->ring->own_split;
+    if (s->strategy == RA_STRATEGY_RING && s->ranks >= 3 && (is_full(s->ring) || whole_chunks))
+        RANK_REQUIRE(s, rank, rows, rows <= 2 * s->sets * (most + RA_KEY_BLOCK)); /* ranges differ by a block */
 }
 
 /* ---- All of it --------------------------------------------------------------------------------------------------- */
@@ -536,6 +558,13 @@ static void check(scene *s, const ra_problem *problem, const ra_ring_options *op
     describe(s, problem, options, seed);
     REQUIRE(!ra_ring_plan_create(problem, &run, options, &ring), "%s: %s", s->text, ra_last_message());
     require_all(s, ring);
+    if (options->strategy == RA_STRATEGY_RING) {
+        free(ring->ranks);
+        ring->sparing = true;
+        REQUIRE(!ra_ring_plan_fill(ring), "%s: %s", s->text, ra_last_message());
+        strncat(s->text, ", sparing", sizeof s->text - strlen(s->text) - 1);
+        require_all(s, ring);
+    }
     ra_ring_plan_free(ring);
 }
 
