@@ -174,12 +174,11 @@ ra_status calibration_round(calibration *c)
 /* ---- What they say ----------------------------------------------------------------------------------------------- */
 
 /* Medians of the ratios to the first run in the same round, times that one's own: a slow moment slows both. */
-static int compare(const calibration *c, const bool *counts, double medians[RUNS])
+static void compare(const calibration *c, const bool *counts, double medians[RUNS])
 {
     double seconds[CALIBRATION_MOST], ratios[CALIBRATION_MOST], median = 0;
-    int count = 0;
     for (int i = FULL; i < RUNS; i++) {
-        count = 0;
+        int count = 0;
         for (int round = 0; round < c->rounds; round++)
             if (!counts || counts[round]) {
                 seconds[count] = c->trials[FULL].seconds[round];
@@ -188,20 +187,18 @@ static int compare(const calibration *c, const bool *counts, double medians[RUNS
         median = i == FULL ? sampling_median(seconds, count) : median;
         medians[i] = median * sampling_median(ratios, count);
     }
-    return count;
 }
 
 /*
  * Each cost explains what the others leave of its run; in turns, until nothing changes any more. No cost is less than
  * nothing, whatever was disturbed.
  */
-bool calibration_learn(const calibration *c, const bool *counts, machine_model *m)
+void calibration_learn(const calibration *c, const bool *counts, machine_model *m)
 {
     enum { TURNS = 50 };
     double medians[RUNS];
     *m = (machine_model){.threads = c->trials[FULL].work.threads};
-    if (compare(c, counts, medians) == 0)
-        return false;
+    compare(c, counts, medians);
     for (int i = 0; i < TURNS * LESSONS; i++) {
         const size_t cost_at = lessons[i % LESSONS].cost;
         const trial *t = &c->trials[lessons[i % LESSONS].run];
@@ -211,7 +208,6 @@ bool calibration_learn(const calibration *c, const bool *counts, machine_model *
         bool shared = cost_at != OF_COST(region) && cost_at != OF_COST(byte);
         *cost = fmax(0, *cost + left / amount * (shared ? t->work.threads : 1));
     }
-    return true;
 }
 
 /* ---- From first to last ------------------------------------------------------------------------------------------ */

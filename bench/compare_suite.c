@@ -32,10 +32,8 @@ typedef struct compare_bench {
     ra_kernel_id kernel;
     int threads;
     calibration *calibration; /* of what ringattn advise says; NULL: there is none */
-    struct {
-        bool learned;
-        machine_model model;
-    } quiet, all; /* from its quiet rounds, and from all of them */
+    bool learned;
+    machine_model quiet, all; /* from its quiet rounds, and from all of them */
     naive_blas blas;
     bool has_blas;
     bench_pool pool;
@@ -191,29 +189,42 @@ static void add_calibration(compare_bench *b)
                                           .user = b->calibration};
 }
 
+/* Its quiet rounds; where there is none, its fastest ones. */
+static void choose_rounds(const samples *rounds, probe_reading best, bool *counts)
+{
+    const double fastest = 0.25;
+    double seconds[SAMPLING_MOST];
+    bool any = false;
+    for (int i = 0; i < rounds->count; i++) {
+        seconds[i] = rounds->at[i].seconds;
+        any |= counts[i] = sampling_quiet(&rounds->at[i], best);
+    }
+    double most = sampling_quantile(seconds, rounds->count, fastest);
+    for (int i = 0; i < rounds->count && !any; i++)
+        counts[i] = rounds->at[i].seconds <= most;
+}
+
 static void learn(compare_bench *b)
 {
     bool counts[SAMPLING_MOST];
     const harness_case *turn = calibration_turn(b);
-    b->quiet.learned = b->all.learned = false;
-    if (turn->taken.count == 0)
+    b->learned = turn->taken.count > 0;
+    if (!b->learned)
         return;
-    probe_reading best = harness_undisturbed(b->turns, b->count + 1, turn);
-    for (int i = 0; i < turn->taken.count; i++)
-        counts[i] = sampling_quiet(&turn->taken.at[i], best);
-    b->quiet.learned = calibration_learn(b->calibration, counts, &b->quiet.model);
-    b->all.learned = calibration_learn(b->calibration, NULL, &b->all.model);
+    choose_rounds(&turn->taken, harness_undisturbed(b->turns, b->count + 1, turn), counts);
+    calibration_learn(b->calibration, counts, &b->quiet);
+    calibration_learn(b->calibration, NULL, &b->all);
 }
 
-/* Of the rounds that its median is of: quiet ones where there are any. 0: no prediction. */
+/* By the kind of rounds that its median is of: quiet ones where there are any. 0: no prediction. */
 static double predicted(const compare_bench *b, const compare_case *c, bool quiet)
 {
     const subject *s = &c->subject;
     double seconds = 0;
-    if (c->naive || !b->all.learned)
+    if (c->naive || !b->learned)
         return 0;
-    const machine_model *model = quiet && b->quiet.learned ? &b->quiet.model : &b->all.model;
-    ra_status status = model_predict(model, &s->problem, &s->options, s->ring ? &s->ring_options : NULL, &seconds);
+    ra_status status = model_predict(quiet ? &b->quiet : &b->all, &s->problem, &s->options,
+                                     s->ring ? &s->ring_options : NULL, &seconds);
     return status ? 0 : seconds;
 }
 
