@@ -196,21 +196,19 @@ static int64_t promised(const ra_ring_plan *ring)
 static bool should_spare(const ra_ring_plan *ring, int64_t held)
 {
     int64_t budget = ring->options.memory;
-    return !ring->sparing && (held > promised(ring) || (budget > 0 && held > budget));
+    return ring->options.strategy == RA_STRATEGY_RING && !ring->by_reference && !ring->sparing &&
+           (held > promised(ring) || (budget > 0 && held > budget));
 }
 
-static ra_status fill_ranks(ra_ring_plan *ring, const ra_traffic *traffic)
+static ra_status fill_ranks(ra_ring_plan *ring, const ra_traffic *traffic, int64_t *most)
 {
     ra_status status = RA_OK;
-    int64_t most = 0;
+    *most = 0;
     for (int rank = 0; rank < ring->options.ranks && !status; rank++) {
         status = fill_rank(ring, rank, &traffic[rank]);
-        most = ra_max(most, ring->ranks[rank].peak_bytes);
+        *most = ra_max(*most, ring->ranks[rank].peak_bytes);
     }
-    if (status || !should_spare(ring, most))
-        return status;
-    ring->sparing = true;
-    return fill_ranks(ring, traffic);
+    return status;
 }
 
 ra_status ra_ring_plan_fill(ra_ring_plan *ring)
@@ -226,8 +224,13 @@ ra_status ra_ring_plan_fill(ra_ring_plan *ring)
         return ra_fail(RA_ERROR_MEMORY, "out of memory: the plan of %d ranks", o->ranks);
     }
     status = ra_traffic_count(ring->plan, ring->sets, &ring->queries, &ring->keys, o->strategy, traffic);
+    int64_t most;
     if (!status)
-        status = fill_ranks(ring, traffic);
+        status = fill_ranks(ring, traffic, &most);
+    if (!status && should_spare(ring, most)) {
+        ring->sparing = true;
+        status = fill_ranks(ring, traffic, &most);
+    }
     free(traffic);
     return status;
 }
