@@ -52,7 +52,7 @@ static compare_case *add(compare_bench *b, const subject_spec *spec, const char 
     snprintf(c->pattern, sizeof c->pattern, "%s", pattern);
     c->subject.spec = *spec;
     c->subject.spec.pattern = c->pattern;
-    c->subject.spec.enough = SAMPLE_SECONDS;
+    c->subject.spec.enough = b->options->quick ? 0 : SAMPLE_SECONDS;
     c->subject.spec.kernel = b->kernel;
     return c;
 }

@@ -15,7 +15,7 @@ configure() {
     local name=$1 compiler=clang type=Release flags="" mpi=OFF
     shift
     # Sanitized code is optimised a little: slow enough to be found out, fast enough to be run every time.
-    local -r sanitized='-O1 -g -fno-omit-frame-pointer -fno-sanitize-recover=all'
+    local -r sanitized='-O1 -gline-tables-only -fno-omit-frame-pointer -fno-sanitize-recover=all'
     case $name in
     gcc) compiler=gcc mpi=AUTO ;;
     clang) mpi=$(other_mpi) ;;

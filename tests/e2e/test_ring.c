@@ -183,7 +183,7 @@ static void random_problems(void **state)
 static void rings_that_spare_memory(void **state)
 {
     (void)state;
-    static const char *const windows[] = {"window:0,100", "window:0,130", "window:70,200", "window:300,300"};
+    static const char *const windows[] = {"window:0,130", "window:70,200"};
     choices choice = {1};
     for (size_t i = 0; i < sizeof windows / sizeof *windows; i++) {
         ra_problem problem = RA_PROBLEM_INIT;
@@ -195,7 +195,7 @@ static void rings_that_spare_memory(void **state)
         sample_make(&s, &problem);
         oracle_rows expected = sample_oracle(&s, ORACLE_ROWS, &choice);
         for (int way = WAY_MESSAGES; way <= WAY_MESSAGES_STORED; way++)
-            for (int ranks = 3; ranks <= 8; ranks++)
+            for (int ranks = 3; ranks <= 7; ranks += 2)
                 for (int order = 0; order < 3; order++) {
                     ring_case c = ring_case_make((enum way)way, ranks, RA_STRATEGY_RING, (ra_order)order);
                     c.sparing = true;

@@ -122,7 +122,7 @@ static void causal_zigzag_rings_hold_little(void **state)
 static void rings_that_give_late_hold_little(void **state)
 {
     (void)state;
-    for (int ranks = 3; ranks <= 8; ranks++) {
+    for (int ranks = 3; ranks <= 8; ranks += ranks == 3 ? 2 : 3) {
         const int64_t length = 1 << 17, chunk = length / ranks;
         const int64_t right[] = {1, chunk / 2, chunk, chunk + chunk / 3, 2 * chunk};
         for (size_t i = 0; i < sizeof right / sizeof *right; i++)
@@ -282,9 +282,11 @@ static void list_needs(const ra_problem *p, const ra_ring_options *ring, int64_t
         ra_ring_options o = *ring;
         o.ranks = ranks, o.memory = 0;
         ra_ring_plan *plan = planned(p, &o);
-        free(plan->ranks);
-        plan->sparing = true;
-        assert_int_equal(ra_ring_plan_fill(plan), RA_OK);
+        if (o.strategy == RA_STRATEGY_RING) {
+            free(plan->ranks);
+            plan->sparing = true;
+            assert_int_equal(ra_ring_plan_fill(plan), RA_OK);
+        }
         needs[ranks] = ra_ring_plan_process_bytes(plan);
         ra_ring_plan_free(plan);
     }
