@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* Long enough for tasks of full size. So few elements of all heads that a run takes some ten milliseconds. */
 enum { LENGTH = 2048, SHORT = 256, MOST_HEADS = 8, ELEMENTS = 512 };
@@ -174,18 +175,16 @@ ra_status calibration_round(calibration *c)
 /* ---- What they say ----------------------------------------------------------------------------------------------- */
 
 /* Medians of the ratios to the first run in the same round, times that one's own: a slow moment slows both. */
-static void compare(const calibration *c, const bool *counts, double medians[RUNS])
+static void compare(const calibration *c, double medians[RUNS])
 {
-    double seconds[CALIBRATION_MOST], ratios[CALIBRATION_MOST], median = 0;
-    for (int i = FULL; i < RUNS; i++) {
-        int count = 0;
+    const double *first = c->trials[FULL].seconds;
+    double seconds[CALIBRATION_MOST], ratios[CALIBRATION_MOST];
+    memcpy(seconds, first, (size_t)c->rounds * sizeof *seconds);
+    double median = sampling_median(seconds, c->rounds);
+    for (int i = 0; i < RUNS; i++) {
         for (int round = 0; round < c->rounds; round++)
-            if (!counts || counts[round]) {
-                seconds[count] = c->trials[FULL].seconds[round];
-                ratios[count++] = c->trials[i].seconds[round] / c->trials[FULL].seconds[round];
-            }
-        median = i == FULL ? sampling_median(seconds, count) : median;
-        medians[i] = median * sampling_median(ratios, count);
+            ratios[round] = c->trials[i].seconds[round] / first[round];
+        medians[i] = median * sampling_median(ratios, c->rounds);
     }
 }
 
@@ -193,12 +192,12 @@ static void compare(const calibration *c, const bool *counts, double medians[RUN
  * Each cost explains what the others leave of its run; in turns, until nothing changes any more. No cost is less than
  * nothing, whatever was disturbed.
  */
-void calibration_learn(const calibration *c, const bool *counts, machine_model *m)
+void calibration_learn(const calibration *c, machine_model *m)
 {
     enum { TURNS = 50 };
     double medians[RUNS];
     *m = (machine_model){.threads = c->trials[FULL].work.threads};
-    compare(c, counts, medians);
+    compare(c, medians);
     for (int i = 0; i < TURNS * LESSONS; i++) {
         const size_t cost_at = lessons[i % LESSONS].cost;
         const trial *t = &c->trials[lessons[i % LESSONS].run];
@@ -261,7 +260,7 @@ ra_status calibrate(machine_model *m, const ra_problem *like, const ra_options *
         elapsed = probe_seconds() - start;
     }
     if (!status)
-        calibration_learn(c, NULL, m);
+        calibration_learn(c, m);
     calibration_close(c);
     return status;
 }

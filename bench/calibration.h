@@ -26,7 +26,7 @@ void calibration_close(calibration *c);
 void calibration_begin(calibration *c);
 ra_status calibration_round(calibration *c);
 
-/* What the rounds say of which `counts` is true, one at least; NULL: all of them. */
-void calibration_learn(const calibration *c, const bool *counts, machine_model *model);
+/* What the rounds say, of which there is one at least. */
+void calibration_learn(const calibration *c, machine_model *model);
 
 #endif

@@ -32,8 +32,7 @@ typedef struct compare_bench {
     ra_kernel_id kernel;
     int threads;
     calibration *calibration; /* of what ringattn advise says; NULL: there is none */
-    bool learned;
-    machine_model quiet, all; /* from its quiet rounds, and from all of them */
+    machine_model model;      /* that its rounds give */
     naive_blas blas;
     bool has_blas;
     bench_pool pool;
@@ -172,60 +171,38 @@ static ra_status prepare(compare_bench *b, compare_case *c, harness_case *turn)
 
 /* ---- Predictions ------------------------------------------------------------------------------------------------- */
 
-static harness_case *calibration_turn(compare_bench *b)
-{
-    return &b->turns[b->count];
-}
-
+/* After the cases. */
 static void add_calibration(compare_bench *b)
 {
     if (!b->calibration)
         return;
     calibration_begin(b->calibration);
-    *calibration_turn(b) = (harness_case){.name = "the calibration",
-                                          .kernel = b->kernel,
-                                          .threads = b->threads,
-                                          .run = sample_calibration,
-                                          .user = b->calibration};
+    b->turns[b->count] = (harness_case){.name = "the calibration",
+                                        .kernel = b->kernel,
+                                        .threads = b->threads,
+                                        .run = sample_calibration,
+                                        .user = b->calibration};
 }
 
-/* Its quiet rounds; where there is none, its fastest ones. */
-static void choose_rounds(const samples *rounds, probe_reading best, bool *counts)
+/*
+ * What the calibration of each round says of a case beside what the case took in that round: the median of these
+ * ratios, times the row's own time. 0: no prediction.
+ */
+static double predicted(const compare_bench *b, int index, double seconds)
 {
-    const double fastest = 0.25;
-    double seconds[SAMPLING_MOST];
-    bool any = false;
-    for (int i = 0; i < rounds->count; i++) {
-        seconds[i] = rounds->at[i].seconds;
-        any |= counts[i] = sampling_quiet(&rounds->at[i], best);
-    }
-    double most = sampling_quantile(seconds, rounds->count, fastest);
-    for (int i = 0; i < rounds->count && !any; i++)
-        counts[i] = rounds->at[i].seconds <= most;
-}
-
-static void learn(compare_bench *b)
-{
-    bool counts[SAMPLING_MOST];
-    const harness_case *turn = calibration_turn(b);
-    b->learned = turn->taken.count > 0;
-    if (!b->learned)
-        return;
-    choose_rounds(&turn->taken, harness_undisturbed(b->turns, b->count + 1, turn), counts);
-    calibration_learn(b->calibration, counts, &b->quiet);
-    calibration_learn(b->calibration, NULL, &b->all);
-}
-
-/* By the kind of rounds that its median is of: quiet ones where there are any. 0: no prediction. */
-static double predicted(const compare_bench *b, const compare_case *c, bool quiet)
-{
-    const subject *s = &c->subject;
-    double seconds = 0;
-    if (c->naive || !b->learned)
+    const subject *s = &b->cases[index].subject;
+    const samples *taken = &b->turns[index].taken, *rounds = &b->turns[b->count].taken;
+    int count = taken->count < rounds->count ? taken->count : rounds->count;
+    double ratios[SAMPLING_MOST], all[SAMPLING_MOST], usual = 0;
+    if (b->cases[index].naive || count == 0 ||
+        model_predict(&b->model, &s->problem, &s->options, s->ring ? &s->ring_options : NULL, &usual))
         return 0;
-    ra_status status = model_predict(quiet ? &b->quiet : &b->all, &s->problem, &s->options,
-                                     s->ring ? &s->ring_options : NULL, &seconds);
-    return status ? 0 : seconds;
+    for (int i = 0; i < rounds->count; i++)
+        all[i] = rounds->at[i].seconds;
+    double median = sampling_median(all, rounds->count);
+    for (int i = 0; i < count; i++)
+        ratios[i] = usual * rounds->at[i].seconds / median / taken->at[i].seconds;
+    return seconds * sampling_median(ratios, count);
 }
 
 /* ---- Results ----------------------------------------------------------------------------------------------------- */
@@ -258,7 +235,7 @@ static int report(compare_bench *b, int index)
     probe_reading best = harness_undisturbed(b->turns, b->count, turn);
     result_row row = {.suite = b->suite, .of_peak = true, .seconds = sampling_of(&turn->taken, best)};
     double ratio = 0;
-    row.predicted_seconds = predicted(b, c, row.seconds.quiet > 0);
+    row.predicted_seconds = predicted(b, index, row.seconds.seconds);
     subject_describe(&c->subject, &row);
     row.published = c->published ? &c->published->figure : NULL;
     if (c->naive)
@@ -290,8 +267,8 @@ static int run_set(compare_bench *b)
         add_calibration(b);
     if (!code)
         code = harness_measure(b->options, b->turns, b->count + 1);
-    if (!code)
-        learn(b);
+    if (!code && b->turns[b->count].taken.count)
+        calibration_learn(b->calibration, &b->model);
     for (int i = 0; i < b->count && !code; i++)
         if (b->turns[i].taken.count)
             code |= report(b, i);

@@ -41,7 +41,7 @@ probe_reading sampling_undisturbed(double *readings, int count)
     return (probe_reading){0, sampling_quantile(readings, count, 0.9)};
 }
 
-bool sampling_quiet(const sample *s, probe_reading best)
+static bool quiet(const sample *s, probe_reading best)
 {
     const double enough = 0.95;
     return s->share >= enough && s->before.gemm >= enough * best.gemm && s->after.gemm >= enough * best.gemm;
@@ -62,12 +62,12 @@ sampling_result sampling_of(const samples *s, probe_reading best)
 {
     sampling_result result = {.count = s->count};
     for (int i = 0; i < s->count; i++)
-        result.quiet += sampling_quiet(&s->at[i], best);
+        result.quiet += quiet(&s->at[i], best);
     double values[SAMPLING_MOST], ratios[SAMPLING_MOST], products[SAMPLING_MOST];
     double seconds[SAMPLING_MOST], peaks[SAMPLING_MOST];
     int n = 0;
     for (int i = 0; i < s->count; i++)
-        if (result.quiet == 0 || sampling_quiet(&s->at[i], best)) {
+        if (result.quiet == 0 || quiet(&s->at[i], best)) {
             const sample *one = &s->at[i];
             double peak = fmax(one->before.fma, one->after.fma);
             values[n] = one->value;
@@ -90,11 +90,11 @@ sampling_relation sampling_against(const samples *s, const samples *base, probe_
 {
     sampling_relation result = {0, 0, 0, 0, s->count < base->count ? s->count : base->count};
     for (int i = 0; i < result.count; i++)
-        result.quiet += sampling_quiet(&s->at[i], best) && sampling_quiet(&base->at[i], best);
+        result.quiet += quiet(&s->at[i], best) && quiet(&base->at[i], best);
     double seconds[SAMPLING_MOST], bases[SAMPLING_MOST], ratios[SAMPLING_MOST];
     int n = 0;
     for (int i = 0; i < result.count; i++)
-        if (result.quiet == 0 || (sampling_quiet(&s->at[i], best) && sampling_quiet(&base->at[i], best))) {
+        if (result.quiet == 0 || (quiet(&s->at[i], best) && quiet(&base->at[i], best))) {
             seconds[n] = s->at[i].seconds;
             bases[n] = base->at[i].seconds;
             ratios[n++] = s->at[i].seconds / base->at[i].seconds;

@@ -59,7 +59,6 @@ probe_reading sampling_undisturbed(double *readings, int count);
  * after it reached 0.95 of `best`, an undisturbed reading: a busy neighbour on the same core slows that probe, and
  * kernels with it, far more than the multiply-add loop.
  */
-bool sampling_quiet(const sample *s, probe_reading best);
 sampling_result sampling_of(const samples *s, probe_reading best);
 
 /*
