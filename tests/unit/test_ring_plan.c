@@ -81,9 +81,9 @@ static void require_laws_of_shapes(const char *pattern, ra_order order)
     const ra_problem problems[] = {problem_of(65536, 8, 8, 64, pattern), problem_of(65536, 8, 8, 16, pattern),
                                    problem_of(65536, 8, 8, 128, pattern), problem_of(65536, 8, 2, 64, pattern)};
     const ra_problem small = problem_of(1000, 8, 8, 64, pattern), large = problem_of(1 << 20, 8, 8, 64, pattern);
-    for (int ranks = 1; ranks <= 16; ranks++)
+    for (int ranks = 1; ranks <= 16; ranks += stride(1))
         require_laws(&small, ranks, order);
-    for (int ranks = 2; ranks <= 64; ranks *= 2) {
+    for (int ranks = 2; ranks <= 64; ranks *= 2 * stride(1)) {
         for (size_t i = 0; i < sizeof problems / sizeof *problems; i++)
             require_laws(&problems[i], ranks, order);
         ra_ring_options sim = stored_ring(ranks, RA_TRANSPORT_SIM, order, RA_F32);
@@ -122,7 +122,7 @@ static void causal_zigzag_rings_hold_little(void **state)
 static void rings_that_give_late_hold_little(void **state)
 {
     (void)state;
-    for (int ranks = 3; ranks <= 8; ranks += ranks == 3 ? 2 : 3) {
+    for (int ranks = 3; ranks <= 8; ranks += 2 * stride(1)) {
         const int64_t length = 1 << 17, chunk = length / ranks;
         const int64_t right[] = {1, chunk / 2, chunk, chunk + chunk / 3, 2 * chunk};
         for (size_t i = 0; i < sizeof right / sizeof *right; i++)
