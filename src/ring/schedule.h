@@ -8,7 +8,8 @@
  *
  * In a ring a row comes from the rank before, if that one reads it too, else from its owner. So a rank passes a chunk
  * on only while it works on it; own rows that are wanted later are read from their storage once more. Where memory is
- * spared, these travel when step t - 1 is done, in the place of what it worked on.
+ * spared, these travel when step t - 1 is done, in the place of what it worked on. Ranks need not agree on that: what
+ * is late waits only for messages that are not, and these never wait for what is late on their own rank.
  */
 #ifndef RA_RING_SCHEDULE_H
 #define RA_RING_SCHEDULE_H

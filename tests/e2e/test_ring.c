@@ -179,6 +179,12 @@ static void random_problems(void **state)
     }
 }
 
+static void with_memory_enough(ra_problem *problem, ra_options *run, ra_ring_options *options)
+{
+    (void)problem, (void)run;
+    options->memory = 0;
+}
+
 /* Windows to the right over several ranks: own rows are given away late, and more so where memory is spared. */
 static void rings_that_spare_memory(void **state)
 {
@@ -199,6 +205,9 @@ static void rings_that_spare_memory(void **state)
                 for (int order = 0; order < 3; order++) {
                     ring_case c = ring_case_make((enum way)way, ranks, RA_STRATEGY_RING, (ra_order)order);
                     c.sparing = true;
+                    run_and_compare(&s, &expected, &c);
+                    c.odd_rank = ranks / 2; /* one that has memory enough, and sends and receives nothing late */
+                    c.odd = with_memory_enough;
                     run_and_compare(&s, &expected, &c);
                 }
         oracle_free(&expected);
