@@ -58,7 +58,7 @@ stage_clang() {
 one_thread='^(replay_.*|test_kernel_.*|cli_(advise|compare_files|presets|report|show|usage|verify).*'
 one_thread+='|test_(accuracy|blocks|checked|compare|curve'
 one_thread+='|definition|findings|fit|generator|groups|half|harness|lattice|marks|npy|partition|pattern|plan|refusals|results'
-one_thread+='|ring_plan|rows|safetensors|schedule|sieve|special|status|storage_.*|tensor|tiles)(_.*)?)$'
+one_thread+='|ring_budget|ring_memory|ring_plan|rows|safetensors|schedule|sieve|special|status|storage_.*|tensor|tiles)(_.*)?)$'
 
 # Installing says nothing new about memory or threads, and a sanitized library needs a sanitized program around it.
 stage_sanitize() {

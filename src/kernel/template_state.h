@@ -1,0 +1,76 @@
+/* Part of template.h: what is known of rows so far: merged, and made results. */
+#ifndef RA_KERNEL_TEMPLATE_STATE_H
+#define RA_KERNEL_TEMPLATE_STATE_H
+
+#include "kernel/template_exp2.h"
+#include "kernel/template_packing.h"
+
+/* Two states of a row, whose numbers are `step` floats apart, into one. */
+INLINE void merge_steps(float *into, const float *from, int value_dim, ptrdiff_t step)
+{
+    float max = into[0] > from[0] ? into[0] : from[0], reference = max > -INFINITY ? max : 0.0f;
+    float scale_into = exp2_one(into[0] - reference), scale_from = exp2_one(from[0] - reference);
+    into[0] = max;
+    for (ptrdiff_t i = step; i < (2 + value_dim) * step; i += step)
+        into[i] = into[i] * scale_into + from[i] * scale_from;
+}
+
+/* One lane's state with another's, maybe of different groups: a row of a branch with the row itself. */
+static void merge_lane(float *into, const float *from, int value_dim)
+{
+    merge_steps(into, from, value_dim, LANES);
+}
+
+/* A row that is decoded. */
+static void merge_row(float *into, const float *from, int value_dim)
+{
+    merge_steps(into, from, value_dim, 1);
+}
+
+static void merge_group(float *into, const float *from, int value_dim)
+{
+    vec scale_into[VECTORS], scale_from[VECTORS];
+    for (int i = 0; i < VECTORS; i++) {
+        float *max_at = into + i * WIDTH, *sum_at = into + LANES + i * WIDTH;
+        vec old = v_load(max_at), other = v_load(from + i * WIDTH), max = v_max(old, other);
+        vec reference = finite_or_zero(max);
+        scale_into[i] = v_sub(old, reference);
+        scale_from[i] = v_sub(other, reference);
+        exp2_nonpositive(&scale_into[i], 1);
+        exp2_nonpositive(&scale_from[i], 1);
+        v_store(max_at, max);
+        v_store(sum_at, v_fma(v_load(sum_at), scale_into[i], v_mul(v_load(from + LANES + i * WIDTH), scale_from[i])));
+    }
+    for (int column = 0; column < value_dim; column++)
+        for (int i = 0; i < VECTORS; i++) {
+            ptrdiff_t at = (ptrdiff_t)(2 + column) * LANES + i * WIDTH;
+            v_store(into + at, v_fma(v_load(into + at), scale_into[i], v_mul(v_load(from + at), scale_from[i])));
+        }
+}
+
+INLINE void store_one(const ra_rows *output, int64_t at, float value)
+{
+    switch (output->dtype) {
+    case RA_F16: ((uint16_t *)output->data)[at] = ra_f32_to_f16(value); break;
+    case RA_BF16: ((uint16_t *)output->data)[at] = ra_f32_to_bf16(value); break;
+    default: ((float *)output->data)[at] = value; break;
+    }
+}
+
+static void finish_group(float *state, int rows, int value_dim, const ra_rows *output)
+{
+    float *acc = state + 2 * LANES;
+    for (int column = 0; column < value_dim; column++)
+        for (int i = 0; i < VECTORS; i++) {
+            float *at = acc + (ptrdiff_t)column * LANES + i * WIDTH;
+            /* + 0 makes every zero positive: an underflow must not show which neighbours a row had. */
+            v_store(at, v_add(v_div(v_load(at), v_load(state + LANES + i * WIDTH)), v_set(0.0f)));
+        }
+    for (int r = 0; r < rows; r++) {
+        claim_lines(row_ahead(output, r), row_floats(output, value_dim));
+        for (int column = 0; column < value_dim; column++)
+            store_one(output, r * output->row_stride + column * output->dim_stride, acc[(ptrdiff_t)column * LANES + r]);
+    }
+}
+
+#endif
