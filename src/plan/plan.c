@@ -55,8 +55,11 @@ static int64_t groups_of_tile(const ra_plan *p, int64_t groups, int threads)
     int64_t group_bytes = (int64_t)b->lanes * (p->head_dim + p->value_dim + 2) * (int64_t)sizeof(float);
     int64_t most = ra_max(1, ra_min(b->tile_groups, b->tile_bytes / group_bytes)) * dilated_tiles(&p->pattern);
     int64_t per_thread = ra_max(1, p->batch * p->heads * groups / (8 * (int64_t)threads));
-    int64_t tiles = ra_ceil_div(groups, ra_min(most, per_thread));
-    return ra_ceil_div(groups, tiles);
+    most = ra_min(most, per_thread);
+    int64_t tiles = ra_ceil_div(groups, most);
+    /* The tile that is worked last has half of what the others have, where that makes no tile too large. */
+    int64_t uneven = ra_min(most, ra_ceil_div(2 * groups, 2 * tiles - 1));
+    return ra_ceil_div(groups, uneven) == tiles ? uneven : ra_ceil_div(groups, tiles);
 }
 
 static void lay_out_tiles(ra_workload *w, const ra_plan *p, bool states)
