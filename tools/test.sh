@@ -56,7 +56,7 @@ stage_clang() {
 # Tests of code that starts no threads and shares nothing, or of nothing that others do not test, too: the thread
 # sanitizer has nothing to say of them.
 one_thread='^(replay_.*|test_kernel_.*|cli_(advise|compare_files|presets|report|show|usage|verify).*'
-one_thread+='|test_(accuracy|blocks|checked|compare|curve'
+one_thread+='|test_(accuracy|blocks|checked|compare|count|curve'
 one_thread+='|definition|findings|fit|generator|groups|half|harness|lattice|marks|npy|partition|pattern|plan|refusals|results'
 one_thread+='|ring_budget|ring_memory|ring_plan|rows|safetensors|schedule|sieve|special|status|storage_.*|tensor|tiles)(_.*)?)$'
 

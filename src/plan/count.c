@@ -291,11 +291,110 @@ static void go_through(counter *c, int64_t first_group, int64_t groups)
             }
 }
 
+/* ---- Queries that see steadily ------------------------------------------------------------------------------------
+ */
+
+static int64_t place_of(const counter *c, int64_t query)
+{
+    return query + c->plan->offset;
+}
+
+/* Queries first <= i < end, which are whole groups but the last. */
+static tally count_queries(counter *c, int64_t first, int64_t end)
+{
+    const tally before = c->sum;
+    int64_t lanes = c->work->grouping.lanes;
+    memset(&c->sum, 0, sizeof c->sum);
+    for (int64_t at = first; at < end; at += lanes)
+        count_group(c, &(ra_members){.member = place_of(c, at), .rows = (int)ra_min(lanes, end - at)});
+    tally counted = c->sum;
+    c->sum = before;
+    return counted;
+}
+
+static void add_times(tally *sum, const tally *t, double times)
+{
+    sum->tiles += times * t->tiles;
+    sum->visible += times * t->visible;
+    sum->worked += times * t->worked;
+}
+
+/*
+ * So many stretches of queries, `period` apart, which is a multiple of RA_KEY_BLOCK; from the first to the last of them
+ * queries see steadily. Then each has as much more than the one before it as that has.
+ */
+static void count_stretches(counter *c, int64_t first, int64_t end, int64_t period, int64_t count)
+{
+    double more = (double)(count - 1);
+    tally one = count_queries(c, first, end);
+    add_times(&c->sum, &one, (double)count);
+    if (count < 2)
+        return;
+    tally next = count_queries(c, first + period, end + period);
+    add_times(&next, &one, -1);
+    add_times(&c->sum, &next, more * (more + 1) / 2);
+}
+
+static int64_t steady_end(const counter *c, int64_t first, int64_t end)
+{
+    return ra_pattern_steady_end(&c->plan->pattern, place_of(c, first), place_of(c, end)) - c->plan->offset;
+}
+
+/* A range: groups come back to the same place in a block of keys after `period` queries. */
+static void count_range(counter *c, int64_t first, int64_t end)
+{
+    int64_t lanes = c->work->grouping.lanes, period = RA_KEY_BLOCK / gcd(lanes, RA_KEY_BLOCK) * lanes;
+    while (first < end) {
+        int64_t steady = end - first < 2 * period ? end : steady_end(c, first, end), whole = (steady - first) / period;
+        if (whole > 1) {
+            count_stretches(c, first, first + period, period, whole);
+            first += whole * period;
+        } else { /* on to the group with which another stretch begins */
+            int64_t next = ra_min(end, first + ra_ceil_div(steady - first, lanes) * lanes);
+            count_stretches(c, first, next, period, 1);
+            first = next;
+        }
+    }
+}
+
+/* Stripes: whole blocks, but the last. */
+static void count_stripes(counter *c, const ra_share *queries)
+{
+    int64_t period = queries->step * RA_KEY_BLOCK;
+    for (int64_t i = 0, whole; i < queries->ranges; i += whole) {
+        ra_range range = ra_share_range(queries, i), last = ra_share_range(queries, queries->ranges - 1);
+        int64_t steady = steady_end(c, range.first, last.end);
+        /* One block, and those behind it that end before it does. */
+        whole = 1 + ra_max(0, steady - range.end) / period;
+        if (last.end - last.first < RA_KEY_BLOCK)
+            whole = ra_max(1, ra_min(whole, queries->ranges - 1 - i));
+        count_stretches(c, range.first, range.end, period, whole);
+    }
+}
+
+/* By what their positions say alone, without going through all of them. */
+static void count_steady(counter *c)
+{
+    const ra_share *queries = &c->work->queries;
+    if (queries->step) {
+        count_stripes(c, queries);
+        return;
+    }
+    for (int64_t i = 0; i < queries->ranges; i++) {
+        ra_range range = ra_share_range(queries, i);
+        count_range(c, range.first, range.end);
+    }
+}
+
 static void count_branch(counter *c)
 {
     const ra_workload *w = c->work;
     bool plain = ra_lattice_plain(&c->lattice);
     bool through = goes_through(c);
+    if (ra_pattern_is_interval(&c->plan->pattern)) {
+        count_steady(c);
+        return;
+    }
     /* Where query tiles begin matters to groups that are not the share's own. */
     int64_t tiles = plain && !through ? 1 : w->q_tiles;
     for (int64_t tile = 0; tile < tiles; tile++) {

@@ -59,6 +59,34 @@ ra_interval ra_pattern_hull(const ra_pattern *p, int64_t first, int64_t count)
     return nothing || hull.lo >= hull.hi ? (ra_interval){0, 0} : hull;
 }
 
+/* Inside a document ends move by one position at most from one query to the next: what holds at both ends of a stretch
+ * holds everywhere in it. */
+static bool steady_between(const ra_pattern *p, int64_t first, int64_t last)
+{
+    ra_interval a = ra_pattern_interval(p, first), b = ra_pattern_interval(p, last);
+    int64_t lo = b.lo - a.lo, hi = b.hi - a.hi, moved = last - first;
+    return (lo == 0 || lo == moved) && (hi == 0 || hi == moved) && (a.lo < a.hi) == (b.lo < b.hi);
+}
+
+int64_t ra_pattern_steady_end(const ra_pattern *p, int64_t first, int64_t end)
+{
+    if (first < 0) /* before the sequence */
+        end = ra_min(end, 0);
+    for (int i = 0; i < p->count && first >= 0; i++)
+        if (p->terms[i].kind == &ra_term_documents)
+            end = ra_min(end, p->terms[i].kind->interval(&p->terms[i], first).hi);
+    int64_t steady = first, beyond = end; /* the last that is, and the first that is not known to be */
+    while (beyond - steady > 1) {
+        /* Mostly it is the whole stretch. */
+        int64_t middle = beyond == end && steady == first ? end - 1 : steady + (beyond - steady) / 2;
+        if (steady_between(p, first, middle))
+            steady = middle;
+        else
+            beyond = middle;
+    }
+    return steady + 1;
+}
+
 /* ---- Heads and branches ------------------------------------------------------------------------------------------ */
 
 bool ra_pattern_is_interval(const ra_pattern *pattern)
