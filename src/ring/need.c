@@ -25,24 +25,30 @@ int64_t ra_mark_sets(const ra_plan *p)
     return 1;
 }
 
-/* Intervals of neighbouring ranges of queries overlap mostly: they are joined before anything is marked. */
-static void mark_intervals(const ra_plan *p, const ra_share *queries, const ra_share *keys, uint64_t *words)
+bool ra_joined_next(ra_joined_walk *w, ra_interval *joined)
 {
-    ra_interval joined = {0, 0};
-    for (int64_t i = 0; i < queries->ranges; i++) {
-        ra_range range = ra_share_range(queries, i);
+    const ra_plan *p = w->plan;
+    *joined = (ra_interval){0, 0};
+    for (; w->range < w->queries->ranges; w->range++) {
+        ra_range range = ra_share_range(w->queries, w->range);
         ra_interval seen = ra_pattern_reach(&p->pattern, range.first + p->offset, range.end - range.first);
         if (seen.lo >= seen.hi)
             continue;
-        if (seen.lo > joined.hi) {
-            ra_mark_range(keys, joined.lo, joined.hi, words);
-            joined = seen;
-        } else {
-            joined.lo = joined.lo < joined.hi ? ra_min(joined.lo, seen.lo) : seen.lo;
-            joined.hi = ra_max(joined.hi, seen.hi);
-        }
+        if (joined->lo == joined->hi)
+            *joined = seen;
+        else if (seen.lo > joined->hi)
+            break;
+        joined->hi = ra_max(joined->hi, seen.hi);
     }
-    ra_mark_range(keys, joined.lo, joined.hi, words);
+    return joined->lo < joined->hi;
+}
+
+static void mark_intervals(const ra_plan *p, const ra_share *queries, const ra_share *keys, uint64_t *words)
+{
+    ra_joined_walk walk = {p, queries, 0};
+    ra_interval seen;
+    while (ra_joined_next(&walk, &seen))
+        ra_mark_range(keys, seen.lo, seen.hi, words);
 }
 
 /* Mark the members of a lattice at positions lo <= i < hi, all in the block whose word it is. */

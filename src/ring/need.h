@@ -13,6 +13,18 @@ void ra_mark_range(const ra_share *share, int64_t lo, int64_t hi, uint64_t *word
 /* Sets of marks that a problem needs: one, or one for each key/value head. */
 int64_t ra_mark_sets(const ra_plan *plan);
 
+/*
+ * The keys that the queries of a share see, where all terms of the pattern are intervals. Those of neighbouring ranges
+ * overlap mostly, and are joined. Begin with range 0.
+ */
+typedef struct ra_joined_walk {
+    const ra_plan *plan;
+    const ra_share *queries;
+    int64_t range;
+} ra_joined_walk;
+
+bool ra_joined_next(ra_joined_walk *walk, ra_interval *joined);
+
 /* Mark, on words that are zero, the positions of `keys` that the queries of a share see: `sets` sets of words. */
 void ra_mark_needed(const ra_plan *plan, int64_t sets, const ra_share *queries, const ra_share *keys, uint64_t *words);
 

@@ -136,7 +136,9 @@ static ra_status fill_rank(ra_ring_plan *ring, int rank, const ra_traffic *traff
 void ra_ring_plan_forget(ra_ring_plan *ring)
 {
     free(ring->needs);
+    free(ring->reach);
     ring->needs = NULL;
+    ring->reach = NULL;
 }
 
 /*
@@ -163,6 +165,34 @@ static ra_status find_needs(ra_ring_plan *ring)
     return RA_OK;
 }
 
+static bool is_few(const ra_plan *p, const ra_share *queries, ra_few *few)
+{
+    ra_joined_walk walk = {p, queries, 0};
+    ra_interval seen;
+    for (few->count = 0; ra_joined_next(&walk, &seen); few->at[few->count++] = seen)
+        if (few->count == RA_REACH_MOST)
+            return false;
+    return true;
+}
+
+/* What ranks read as intervals, where a few do for each; what they own must then be a few too, if that is asked for. */
+static ra_status find_reach(ra_ring_plan *ring)
+{
+    const ra_plan *p = ring->plan;
+    bool few = ra_pattern_is_interval(&p->pattern), owned = ring->options.strategy != RA_STRATEGY_RING;
+    if (few && !(ring->reach = calloc((size_t)ring->options.ranks, sizeof *ring->reach)))
+        return ra_fail(RA_ERROR_MEMORY, "out of memory: what %d ranks read", ring->options.ranks);
+    for (int rank = 0; rank < ring->options.ranks && few; rank++) {
+        ra_share queries = ra_partition_share(&ring->queries, rank), keys = ra_partition_share(&ring->keys, rank);
+        few = is_few(p, &queries, &ring->reach[rank]) && (!owned || keys.ranges <= RA_REACH_MOST);
+    }
+    if (!few) {
+        free(ring->reach);
+        ring->reach = NULL;
+    }
+    return RA_OK;
+}
+
 /* What follows from the options and the problem. */
 static ra_status derive(ra_ring_plan *ring)
 {
@@ -175,7 +205,8 @@ static ra_status derive(ra_ring_plan *ring)
     ring->v_row_bytes = p->batch * kv_heads * p->value_dim * (int64_t)ra_dtype_size(o->v_dtype);
     ring->by_reference = o->transport == RA_TRANSPORT_THREADS || (o->transport == RA_TRANSPORT_SIM && o->lent);
     ring->hold_own = !(ring->by_reference && o->lent);
-    return find_needs(ring);
+    ra_status status = find_needs(ring);
+    return status ? status : find_reach(ring);
 }
 
 /*

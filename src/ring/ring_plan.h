@@ -4,6 +4,13 @@
 
 #include "plan/traffic.h"
 
+/* The keys that a rank reads, as intervals, where these are not many. */
+enum { RA_REACH_MOST = 2 };
+typedef struct ra_few {
+    int count;
+    ra_interval at[RA_REACH_MOST];
+} ra_few;
+
 struct ra_ring_plan {
     ra_plan *plan;                    /* owned */
     ra_ring_options options;          /* its pieces are not kept */
@@ -13,6 +20,7 @@ struct ra_ring_plan {
     ra_partition queries, keys;       /* owned */
     int64_t sets;                     /* of marks: 1, or each key/value head has its own */
     uint64_t *needs;                  /* NULL, or what each rank needs of all keys: [ranks][sets][key blocks]; owned */
+    ra_few *reach;                    /* NULL, or where that is enough, the same as intervals: [ranks]; owned */
     int64_t q_row_bytes;              /* of one position: all batches and heads */
     int64_t k_row_bytes, v_row_bytes; /* the same for the heads of one set */
     bool by_reference;                /* keys and values are read where they lie, not copied into slots */

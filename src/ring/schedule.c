@@ -1,170 +1,9 @@
 #include "ring/schedule.h"
 
 #include "base/checked.h"
+#include "ring/row_set.h"
 
 #include <stdlib.h>
-#include <string.h>
-
-/* ---- Pure functions ---------------------------------------------------------------------------------------------- */
-
-int64_t ra_step_count(const ra_ring_plan *ring)
-{
-    return ring->options.strategy == RA_STRATEGY_ALLGATHER ? 1 : ring->options.ranks;
-}
-
-static int rank_before(const ra_ring_plan *ring, int rank, int64_t steps)
-{
-    int64_t ranks = ring->options.ranks;
-    return (int)(((rank - steps) % ranks + ranks) % ranks);
-}
-
-ra_share ra_step_keys(const ra_ring_plan *ring, int rank, int64_t step)
-{
-    if (ring->options.strategy == RA_STRATEGY_RING)
-        return ra_partition_share(&ring->keys, rank_before(ring, rank, step));
-    ra_piece part = ra_even_part(ring->keys.length, ra_step_count(ring), step);
-    return ra_share_of_range(part.first, part.end);
-}
-
-static bool in_parts(const ra_ring_plan *ring, const ra_share *share)
-{
-    return !ring->by_reference && share->ranges <= RA_PARTS;
-}
-
-int ra_part_count(const ra_ring_plan *ring, const ra_share *share)
-{
-    return in_parts(ring, share) ? (int)share->ranges : share->rows > 0;
-}
-
-ra_share ra_part_of(const ra_ring_plan *ring, const ra_share *share, int part)
-{
-    if (!in_parts(ring, share))
-        return *share;
-    ra_range range = ra_share_range(share, part);
-    return ra_share_of_range(range.first, range.end);
-}
-
-int64_t ra_part_block(const ra_ring_plan *ring, const ra_share *share, int part)
-{
-    return in_parts(ring, share) ? ra_share_range(share, part).block : 0;
-}
-
-int64_t ra_most_blocks(const ra_ring_plan *ring)
-{
-    int64_t most = 1;
-    for (int rank = 0; rank < ring->options.ranks; rank++) {
-        most = ra_max(most, ra_partition_share(&ring->keys, rank).blocks);
-        if (rank < ra_step_count(ring))
-            most = ra_max(most, ra_step_keys(ring, 0, rank).blocks);
-    }
-    return most;
-}
-
-/* Whether a rank can read anything of `keys` at all, by the ends of what it sees. */
-static bool in_reach(const ra_ring_plan *ring, const ra_share *queries, const ra_share *keys)
-{
-    if (queries->rows == 0 || keys->rows == 0)
-        return false;
-    const ra_plan *p = ring->plan;
-    int64_t first = ra_share_range(queries, 0).first, end = ra_share_range(queries, queries->ranges - 1).end;
-    ra_interval seen = ra_pattern_hull(&p->pattern, first + p->offset, end - first);
-    return seen.lo < ra_share_range(keys, keys->ranges - 1).end && ra_share_range(keys, 0).first < seen.hi;
-}
-
-/* Words of all sets of marks on a share. */
-static int64_t words_of(const ra_ring_plan *ring, const ra_share *keys)
-{
-    return ring->sets * keys->blocks;
-}
-
-static void clear(uint64_t *words, int64_t count)
-{
-    memset(words, 0, (size_t)count * sizeof *words);
-}
-
-static void all_rows(const ra_ring_plan *ring, const ra_share *keys, uint64_t *words)
-{
-    clear(words, words_of(ring, keys));
-    for (int64_t set = 0; set < ring->sets; set++)
-        ra_mark_range(keys, 0, INT64_MAX, words + set * keys->blocks);
-}
-
-/* The rows of `keys` that a rank reads. False: none, and the words have not been touched. */
-static bool needed(const ra_ring_plan *ring, int rank, const ra_share *keys, uint64_t *words)
-{
-    bool gathers = ring->options.strategy == RA_STRATEGY_ALLGATHER;
-    ra_share queries = ra_partition_share(&ring->queries, rank);
-    if (keys->rows == 0 || (!gathers && !in_reach(ring, &queries, keys)))
-        return false;
-    if (gathers) {
-        all_rows(ring, keys, words);
-        return true;
-    }
-    if (ring->needs) {
-        int64_t blocks = ra_ceil_div(ring->keys.length, RA_KEY_BLOCK);
-        ra_mark_extract(ring->needs + rank * ring->sets * blocks, blocks, ring->sets, keys, words);
-        return true;
-    }
-    clear(words, words_of(ring, keys));
-    ra_mark_needed(ring->plan, ring->sets, &queries, keys, words);
-    return true;
-}
-
-void ra_step_needed(const ra_ring_plan *ring, int rank, int64_t step, uint64_t *words)
-{
-    ra_share keys = ra_step_keys(ring, rank, step);
-    if (!needed(ring, rank, &keys, words))
-        clear(words, words_of(ring, &keys));
-}
-
-void ra_phase_rows(const ra_ring_plan *ring, int from, int to, int64_t phase, uint64_t *words, uint64_t *scratch)
-{
-    ra_share keys = ra_step_keys(ring, to, phase);
-    if (!needed(ring, to, &keys, words)) {
-        clear(words, words_of(ring, &keys));
-        return;
-    }
-    if (ring->options.strategy == RA_STRATEGY_RING) {
-        int owner = rank_before(ring, to, phase), before = rank_before(ring, to, 1);
-        if (before == owner)
-            return;
-        if (!needed(ring, before, &keys, scratch))
-            clear(scratch, words_of(ring, &keys));
-        for (int64_t i = 0; from == owner && i < words_of(ring, &keys); i++)
-            scratch[i] = ~scratch[i];
-    } else {
-        ra_share owned = ra_partition_share(&ring->keys, from);
-        clear(scratch, words_of(ring, &keys));
-        ra_mark_owned(&owned, &keys, ring->sets, scratch);
-    }
-    for (int64_t i = 0; i < words_of(ring, &keys); i++)
-        words[i] &= scratch[i];
-}
-
-ra_share ra_held_keys(const ra_ring_plan *ring, int from, int to, int64_t phase)
-{
-    return ring->options.strategy == RA_STRATEGY_RING ? ra_step_keys(ring, to, phase)
-                                                      : ra_partition_share(&ring->keys, from);
-}
-
-void ra_phase_held(const ra_ring_plan *ring, int from, int to, int64_t phase, uint64_t *words, uint64_t *scratch)
-{
-    if (ring->options.strategy == RA_STRATEGY_RING) {
-        ra_phase_rows(ring, from, to, phase, words, scratch);
-        return;
-    }
-    ra_share owned = ra_partition_share(&ring->keys, from);
-    ra_piece part = ra_even_part(ring->keys.length, ra_step_count(ring), phase);
-    if (!needed(ring, to, &owned, words))
-        clear(words, words_of(ring, &owned));
-    clear(scratch, words_of(ring, &owned));
-    for (int64_t set = 0; set < ring->sets; set++)
-        ra_mark_range(&owned, part.first, part.end, scratch + set * owned.blocks);
-    for (int64_t i = 0; i < words_of(ring, &owned); i++)
-        words[i] &= scratch[i];
-}
-
-/* ---- A rank's schedule ------------------------------------------------------------------------------------------- */
 
 /* What is at hand while a schedule is made. */
 typedef struct maker {
@@ -172,10 +11,10 @@ typedef struct maker {
     int rank;
     ra_schedule *schedule;
     int64_t receive_room, send_room;
-    int64_t own_last[RA_PARTS];             /* until which phase the rank's own rows are needed */
-    int64_t (*part_rows)[RA_PARTS];         /* [steps]: rows that are held */
-    int64_t *met;                           /* [ranks]: the last step in which each was met as an owner, from 1 */
-    uint64_t *held, *left, *some, *scratch; /* words */
+    int64_t own_last[RA_PARTS];     /* until which phase the rank's own rows are needed */
+    int64_t (*part_rows)[RA_PARTS]; /* [steps]: rows that are held */
+    int64_t *met;                   /* [ranks]: the last step in which each was met as an owner, from 1 */
+    ra_row_set held, left, some, scratch;
 } maker;
 
 static bool add(ra_message **messages, int64_t *count, int64_t *room, ra_message message)
@@ -192,42 +31,28 @@ static bool add(ra_message **messages, int64_t *count, int64_t *room, ra_message
     return true;
 }
 
-/* Marks on a part of a share, in all sets. */
-static int64_t marked_part(const ra_ring_plan *ring, const uint64_t *words, const ra_share *keys, int part)
-{
-    int64_t marks = 0, first = ra_part_block(ring, keys, part), blocks = ra_part_of(ring, keys, part).blocks;
-    for (int64_t set = 0; set < ring->sets; set++)
-        marks += ra_marked(words + set * keys->blocks + first, blocks);
-    return marks;
-}
-
 /*
  * Pieces of memory that rows are, where `held` rows are packed one after the other: for keys and for values, head by
  * head, part by part. All rows of a single part and set are one piece.
  */
-static int64_t segments_of(const ra_ring_plan *ring, const uint64_t *rows, const uint64_t *held, const ra_share *keys)
+static int64_t segments_of(const maker *m, const ra_share *keys)
 {
+    const ra_ring_plan *ring = m->ring;
     int parts = ra_part_count(ring, keys);
-    if (ring->sets == 1 && parts == 1 && ra_marked(rows, keys->blocks) == ra_marked(held, keys->blocks))
+    if (ring->sets == 1 && parts == 1 && ra_set_rows(ring, keys, &m->some) == ra_set_rows(ring, keys, &m->held))
         return 2;
     int64_t runs = 0;
-    for (int64_t set = 0; set < ring->sets; set++)
-        for (int part = 0; part < parts; part++) {
-            int64_t first = set * keys->blocks + ra_part_block(ring, keys, part);
-            ra_mark_walk walk = ra_mark_walk_begin(rows + first, held + first, ra_part_of(ring, keys, part).blocks);
-            ra_mark_run run;
-            while (ra_mark_walk_next(&walk, &run))
-                runs++;
-        }
+    for (int part = 0; part < parts; part++)
+        runs += ra_set_runs(ring, keys, part, &m->some, &m->held);
     return 2 * runs * ring->plan->batch * (ring->plan->kv_heads / ring->sets);
 }
 
 static ra_message message_of(maker *m, int64_t phase, int peer, const ra_share *keys, int64_t held)
 {
     ra_message message = {.phase = phase, .peer = peer, .held = held, .slot = {-1, -1}};
-    message.segments = segments_of(m->ring, m->some, m->held, keys);
+    message.segments = segments_of(m, keys);
     for (int part = 0; part < ra_part_count(m->ring, keys); part++)
-        message.part_rows[part] = marked_part(m->ring, m->some, keys, part);
+        message.part_rows[part] = ra_set_part_rows(m->ring, keys, part, &m->some);
     return message;
 }
 
@@ -239,17 +64,17 @@ static bool given_up(const ra_ring_plan *ring, int64_t phase, bool by_owner)
 
 static bool add_receive(maker *m, int64_t phase, int peer, const ra_share *keys)
 {
-    if (!ra_marked(m->some, words_of(m->ring, keys)))
+    if (!ra_set_rows(m->ring, keys, &m->some))
         return true;
     ra_message message = message_of(m, phase, peer, keys, 0);
-    message.late = m->ring->sparing && given_up(m->ring, phase, peer == rank_before(m->ring, m->rank, phase));
+    message.late = m->ring->sparing && given_up(m->ring, phase, peer == ra_rank_before(m->ring, m->rank, phase));
     return add(&m->schedule->receives, &m->schedule->receive_count, &m->receive_room, message);
 }
 
 /* Out of the rows marked in `held`. */
 static bool add_send(maker *m, int64_t phase, int peer, const ra_share *keys, int64_t held)
 {
-    if (!ra_marked(m->some, words_of(m->ring, keys)))
+    if (!ra_set_rows(m->ring, keys, &m->some))
         return true;
     ra_message message = message_of(m, phase, peer, keys, held);
     bool in_ring = m->ring->options.strategy == RA_STRATEGY_RING;
@@ -264,42 +89,43 @@ static bool add_send(maker *m, int64_t phase, int peer, const ra_share *keys, in
 /* Ring: what a rank reads of a chunk comes from the rank before it and from the owner. */
 static bool ring_receives(maker *m, int64_t step, const ra_share *keys)
 {
-    int owner = rank_before(m->ring, m->rank, step), before = rank_before(m->ring, m->rank, 1);
-    ra_phase_rows(m->ring, before, m->rank, step, m->some, m->scratch);
+    const ra_ring_plan *ring = m->ring;
+    int owner = ra_rank_before(ring, m->rank, step), before = ra_rank_before(ring, m->rank, 1);
+    ra_set_copy(ring, keys, &m->some, &m->held);
+    if (before == owner)
+        return add_receive(m, step, owner, keys);
+    ra_set_needed(ring, before, keys, &m->scratch);
+    ra_set_keep(ring, keys, &m->some, &m->scratch);
     if (!add_receive(m, step, before, keys))
         return false;
-    if (before == owner)
-        return true;
-    ra_phase_rows(m->ring, owner, m->rank, step, m->some, m->scratch);
+    ra_set_copy(ring, keys, &m->some, &m->held);
+    ra_set_drop(ring, keys, &m->some, &m->scratch);
     return add_receive(m, step, owner, keys);
 }
 
 /* Ring: a rank that has read a chunk gives the next one what that reads too. */
 static bool ring_passes_on(maker *m, int64_t step, const ra_share *keys)
 {
-    int next = rank_before(m->ring, m->rank, -1);
-    if (!needed(m->ring, next, keys, m->some))
+    int next = ra_rank_before(m->ring, m->rank, -1);
+    if (!ra_set_needed(m->ring, next, keys, &m->some))
         return true;
-    for (int64_t i = 0; i < words_of(m->ring, keys); i++)
-        m->some[i] &= m->held[i];
+    ra_set_keep(m->ring, keys, &m->some, &m->held);
     return add_send(m, step + 1, next, keys, step);
 }
 
 /* Ring: an owner gives each rank what the one before that does not read. */
 static bool ring_gives(maker *m, const ra_share *keys)
 {
+    const ra_ring_plan *ring = m->ring;
     bool before = false; /* whether the rank before reads anything */
-    for (int64_t phase = 1; phase < m->ring->options.ranks; phase++) {
-        int rank = rank_before(m->ring, m->rank, -phase);
-        bool reads = needed(m->ring, rank, keys, m->some);
+    for (int64_t phase = 1; phase < ring->options.ranks; phase++) {
+        int rank = ra_rank_before(ring, m->rank, -phase);
+        bool reads = ra_set_needed(ring, rank, keys, &m->scratch);
+        ra_set_copy(ring, keys, &m->some, &m->scratch);
         if (reads && before)
-            for (int64_t i = 0; i < words_of(m->ring, keys); i++) {
-                uint64_t all = m->some[i];
-                m->some[i] &= ~m->left[i];
-                m->left[i] = all;
-            }
-        else if (reads)
-            memcpy(m->left, m->some, (size_t)words_of(m->ring, keys) * sizeof *m->left);
+            ra_set_drop(ring, keys, &m->some, &m->left);
+        if (reads)
+            ra_set_copy(ring, keys, &m->left, &m->scratch);
         before = reads;
         if (reads && !add_send(m, phase, rank, keys, -1))
             return false;
@@ -310,7 +136,7 @@ static bool ring_gives(maker *m, const ra_share *keys)
 static void count_parts(maker *m, int64_t step, const ra_share *keys)
 {
     for (int part = 0; part < ra_part_count(m->ring, keys); part++) {
-        int64_t rows = marked_part(m->ring, m->held, keys, part);
+        int64_t rows = ra_set_part_rows(m->ring, keys, part, &m->held);
         m->part_rows[step][part] = rows;
         m->schedule->step[step].rows += rows;
     }
@@ -320,10 +146,10 @@ static bool schedule_ring(maker *m)
 {
     for (int64_t step = 0; step < m->schedule->steps; step++) {
         ra_share keys = ra_step_keys(m->ring, m->rank, step);
-        if (needed(m->ring, m->rank, &keys, m->held))
+        if (ra_set_needed(m->ring, m->rank, &keys, &m->held))
             count_parts(m, step, &keys);
         if (step == 0) {
-            all_rows(m->ring, &keys, m->held);
+            ra_set_all(m->ring, &keys, &m->held);
             if (!ring_gives(m, &keys))
                 return false;
         } else if (m->schedule->step[step].rows > 0) {
@@ -346,7 +172,8 @@ static bool direct_receives(maker *m, int64_t step, const ra_share *keys)
         m->met[owned.rank] = step + 1;
         if (!new || owned.rank == m->rank)
             continue;
-        ra_phase_rows(m->ring, owned.rank, m->rank, step, m->some, m->scratch);
+        ra_set_owned(m->ring, owned.rank, keys, &m->some);
+        ra_set_keep(m->ring, keys, &m->some, &m->held);
         if (!add_receive(m, step, owned.rank, keys))
             return false;
     }
@@ -360,8 +187,10 @@ static bool direct_sends(maker *m, int64_t step, const ra_share *mine)
     ra_piece part = ra_even_part(ring->keys.length, m->schedule->steps, step);
     if (ra_share_rows_below(mine, part.end) == ra_share_rows_below(mine, part.first))
         return true;
+    ra_set_stretch(ring, mine, part.first, part.end, &m->scratch);
     for (int rank = 0; rank < ring->options.ranks; rank++) {
-        ra_phase_held(ring, m->rank, rank, step, m->some, m->scratch);
+        ra_set_needed(ring, rank, mine, &m->some);
+        ra_set_keep(ring, mine, &m->some, &m->scratch);
         int64_t sends = m->schedule->send_count;
         if (!add_send(m, step, rank, mine, -1))
             return false;
@@ -377,14 +206,14 @@ static bool schedule_direct(maker *m)
     const ra_ring_plan *ring = m->ring;
     for (int64_t step = 0; step < m->schedule->steps; step++) {
         ra_share keys = ra_step_keys(ring, m->rank, step);
-        if (!needed(ring, m->rank, &keys, m->held))
+        if (!ra_set_needed(ring, m->rank, &keys, &m->held))
             continue;
         count_parts(m, step, &keys);
         if (m->schedule->step[step].rows && !direct_receives(m, step, &keys))
             return false;
     }
     ra_share mine = ra_partition_share(&ring->keys, m->rank);
-    all_rows(m->ring, &mine, m->held);
+    ra_set_all(m->ring, &mine, &m->held);
     for (int64_t step = 0; step < m->schedule->steps; step++)
         if (!direct_sends(m, step, &mine))
             return false;
@@ -452,14 +281,14 @@ static int take_slot(slots *s, int64_t rows, int64_t first, int64_t last)
     return best;
 }
 
-/* Slots for own rows that are read once more for the messages of a phase. */
-static void take_slots_again(slots *given, int64_t phase)
+/* Slots for own rows that are read once more for the messages of a phase, which begin with *next. */
+static void take_slots_again(slots *given, int64_t phase, int64_t *next)
 {
     ra_schedule *s = given->schedule;
-    for (int64_t i = 0; i < s->send_count; i++) {
-        ra_message *m = &s->sends[i];
+    for (; *next < s->send_count && s->sends[*next].phase <= phase; ++*next) {
+        ra_message *m = &s->sends[*next];
         int64_t half = m->late ? late(phase) : early(phase);
-        for (int part = 0; m->again && m->phase == phase && part < RA_PARTS; part++)
+        for (int part = 0; m->again && part < RA_PARTS; part++)
             m->slot[part] = take_slot(given, m->part_rows[part], half, half);
     }
 }
@@ -486,12 +315,12 @@ static bool assign_slots(maker *m)
         int64_t last = ring->by_reference ? INT64_MAX : early(in_ring ? 1 : m->own_last[part]);
         s->own_slot[part] = take_slot(&given, ring->sets * ra_part_of(ring, &own, part).rows, early(-1), last);
     }
-    for (int64_t step = 0; step < s->steps && !ring->by_reference; step++) {
+    for (int64_t step = 0, next_send = 0; step < s->steps && !ring->by_reference; step++) {
         for (int part = 0; part < RA_PARTS; part++)
             s->step[step].slot[part] = in_ring && step == 0
                                            ? s->own_slot[part]
                                            : take_slot(&given, m->part_rows[step][part], early(step), early(step + 1));
-        take_slots_again(&given, step);
+        take_slots_again(&given, step, &next_send);
     }
     free(given.busy);
     return true;
@@ -507,28 +336,31 @@ ra_status ra_schedule_make(const ra_ring_plan *ring, int rank, ra_schedule *s)
     maker m = {.ring = ring, .rank = rank, .schedule = s, .own_last = {-1, -1}};
     m.part_rows = calloc((size_t)s->steps, sizeof *m.part_rows);
     m.met = calloc((size_t)ring->options.ranks, sizeof *m.met);
-    m.held = calloc((size_t)(4 * blocks), sizeof *m.held);
-    bool made = s->step && m.part_rows && m.met && m.held;
+    /* Marks for four sets, unless intervals do. */
+    uint64_t *words = ring->reach ? NULL : calloc((size_t)(4 * blocks), sizeof *words);
+    bool made = s->step && m.part_rows && m.met && (words || ring->reach);
     for (int64_t i = 0; made && i < s->steps; i++)
         s->step[i].slot[0] = s->step[i].slot[1] = -1;
-    if (made) {
-        m.left = m.held + blocks;
-        m.some = m.left + blocks;
-        m.scratch = m.some + blocks;
-        made =
-            (ring->options.strategy == RA_STRATEGY_RING ? schedule_ring(&m) : schedule_direct(&m)) && assign_slots(&m);
+    if (made && words) {
+        m.held.words = words;
+        m.left.words = words + blocks;
+        m.some.words = words + 2 * blocks;
+        m.scratch.words = words + 3 * blocks;
     }
-    free(m.held);
+    if (made)
+        made = ring->options.strategy == RA_STRATEGY_RING ? schedule_ring(&m) : schedule_direct(&m);
+    if (s->receive_count)
+        qsort(s->receives, (size_t)s->receive_count, sizeof *s->receives, by_phase);
+    if (s->send_count)
+        qsort(s->sends, (size_t)s->send_count, sizeof *s->sends, by_phase);
+    made = made && assign_slots(&m);
+    free(words);
     free(m.met);
     free(m.part_rows);
     if (!made) {
         ra_schedule_free(s);
         return ra_fail(RA_ERROR_MEMORY, "out of memory: the schedule of rank %d", rank);
     }
-    if (s->receive_count)
-        qsort(s->receives, (size_t)s->receive_count, sizeof *s->receives, by_phase);
-    if (s->send_count)
-        qsort(s->sends, (size_t)s->send_count, sizeof *s->sends, by_phase);
     count_segments(s);
     return RA_OK;
 }

@@ -14,14 +14,7 @@
 #ifndef RA_RING_SCHEDULE_H
 #define RA_RING_SCHEDULE_H
 
-#include "ring/need.h"
-#include "ring/ring_plan.h"
-
-/*
- * Rows of a share of one or two ranges are held range by range, so that one can be given up before the other; unless
- * they are read by reference, and must lie together.
- */
-enum { RA_PARTS = 2 };
+#include "ring/travel.h"
 
 /* Rows that travel in a phase. */
 typedef struct ra_message {
@@ -54,31 +47,5 @@ typedef struct ra_schedule {
 
 ra_status ra_schedule_make(const ra_ring_plan *ring, int rank, ra_schedule *schedule);
 void ra_schedule_free(ra_schedule *schedule);
-
-int64_t ra_step_count(const ra_ring_plan *ring);
-
-int ra_part_count(const ra_ring_plan *ring, const ra_share *share);
-ra_share ra_part_of(const ra_ring_plan *ring, const ra_share *share, int part);
-
-/* Where the words of a part begin among those of a set. */
-int64_t ra_part_block(const ra_ring_plan *ring, const ra_share *share, int part);
-
-/* The keys of a rank's step. */
-ra_share ra_step_keys(const ra_ring_plan *ring, int rank, int64_t step);
-
-/* Mark the rows of a step that a rank works on: words for each block of ra_step_keys, cleared first. */
-void ra_step_needed(const ra_ring_plan *ring, int rank, int64_t step, uint64_t *words);
-
-/* Mark the rows that go from one rank to another in a phase: words for each block of the receiver's step keys. */
-void ra_phase_rows(const ra_ring_plan *ring, int from, int to, int64_t phase, uint64_t *words, uint64_t *scratch);
-
-/* The same rows among those that the sender holds: words for each block of the share they are of, ra_held_keys. */
-void ra_phase_held(const ra_ring_plan *ring, int from, int to, int64_t phase, uint64_t *words, uint64_t *scratch);
-
-/* What a sender has the rows of a phase in: in a ring the chunk that travels, else its own share. */
-ra_share ra_held_keys(const ra_ring_plan *ring, int from, int to, int64_t phase);
-
-/* Words that the functions above need room for, at most, for each set of marks. */
-int64_t ra_most_blocks(const ra_ring_plan *ring);
 
 #endif
