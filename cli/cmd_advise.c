@@ -172,6 +172,14 @@ static int add_local(advice *a)
     return EXIT_OK;
 }
 
+/* A plan of stripes may have to look at every block of keys once for each rank. */
+static bool takes_long(const advice *a, ra_order order, int ranks)
+{
+    static const double MOST_LOOKS = 5e7;
+    double blocks = (double)(a->problem.kv_len == RA_SAME ? a->problem.q_len : a->problem.kv_len) / 64;
+    return order == RA_ORDER_STRIPED && blocks * ranks > MOST_LOOKS;
+}
+
 static int add_ring(advise_job *job, ra_strategy strategy, ra_order order, int ranks)
 {
     advice *a = &job->advice;
@@ -179,7 +187,7 @@ static int add_ring(advise_job *job, ra_strategy strategy, ra_order order, int r
     ra_ring_plan *plan = NULL;
     ra_rank_info first = RA_RANK_INFO_INIT;
     bool first_ring = a->count == 0 || a->choices[a->count - 1].local;
-    if (!first_ring && progress_clock() - job->started > PATIENCE) {
+    if (!first_ring && (progress_clock() - job->started > PATIENCE || takes_long(a, order, ranks))) {
         a->left_out++;
         return EXIT_OK;
     }
