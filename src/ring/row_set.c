@@ -92,12 +92,8 @@ void ra_set_owned(const ra_ring_plan *ring, int rank, const ra_share *keys, ra_r
 
 bool ra_set_needed(const ra_ring_plan *ring, int rank, const ra_share *keys, ra_row_set *s)
 {
-    if (s->words) {
-        bool some = ra_needed_rows(ring, rank, keys, s->words);
-        if (!some)
-            memset(s->words, 0, bytes_of(ring, keys));
-        return some;
-    }
+    if (s->words)
+        return ra_needed_rows(ring, rank, keys, s->words);
     if (ring->options.strategy == RA_STRATEGY_ALLGATHER)
         ra_set_all(ring, keys, s);
     else {
@@ -109,25 +105,27 @@ bool ra_set_needed(const ra_ring_plan *ring, int rank, const ra_share *keys, ra_
     return rows_below(keys, s, INT64_MAX) > 0;
 }
 
-void ra_set_keep(const ra_ring_plan *ring, const ra_share *keys, ra_row_set *s, const ra_row_set *other)
+void ra_set_both(const ra_ring_plan *ring, const ra_share *keys, const ra_row_set *a, const ra_row_set *b,
+                 ra_row_set *to)
 {
-    if (!s->words)
-        *s = both(s, other);
-    for (int64_t i = 0; s->words && i < ra_words_of(ring, keys); i++)
-        s->words[i] &= other->words[i];
+    if (!to->words)
+        *to = both(a, b);
+    for (int64_t i = 0; to->words && i < ra_words_of(ring, keys); i++)
+        to->words[i] = a->words[i] & b->words[i];
 }
 
-void ra_set_drop(const ra_ring_plan *ring, const ra_share *keys, ra_row_set *s, const ra_row_set *other)
+void ra_set_only(const ra_ring_plan *ring, const ra_share *keys, const ra_row_set *a, const ra_row_set *b,
+                 ra_row_set *to)
 {
-    if (!s->words) {
-        ra_row_set rest = outside(other);
-        *s = both(s, &rest);
+    if (!to->words) {
+        ra_row_set others = outside(b);
+        *to = both(a, &others);
     }
-    for (int64_t i = 0; s->words && i < ra_words_of(ring, keys); i++)
-        s->words[i] &= ~other->words[i];
+    for (int64_t i = 0; to->words && i < ra_words_of(ring, keys); i++)
+        to->words[i] = a->words[i] & ~b->words[i];
 }
 
-void ra_set_copy(const ra_ring_plan *ring, const ra_share *keys, ra_row_set *to, const ra_row_set *from)
+void ra_set_copy(const ra_ring_plan *ring, const ra_share *keys, const ra_row_set *from, ra_row_set *to)
 {
     if (to->words)
         memcpy(to->words, from->words, bytes_of(ring, keys));

@@ -21,13 +21,15 @@ void ra_set_all(const ra_ring_plan *ring, const ra_share *keys, ra_row_set *set)
 void ra_set_stretch(const ra_ring_plan *ring, const ra_share *keys, int64_t first, int64_t end, ra_row_set *set);
 void ra_set_owned(const ra_ring_plan *ring, int rank, const ra_share *keys, ra_row_set *set);
 
-/* or with those that a rank reads. False: there are none, and the set is empty. */
+/* or with those that a rank reads. False: there are none, and what is in the set is not said. */
 bool ra_set_needed(const ra_ring_plan *ring, int rank, const ra_share *keys, ra_row_set *set);
 
-/* Leave in `set` what is in the other, too; or what is not. */
-void ra_set_keep(const ra_ring_plan *ring, const ra_share *keys, ra_row_set *set, const ra_row_set *other);
-void ra_set_drop(const ra_ring_plan *ring, const ra_share *keys, ra_row_set *set, const ra_row_set *other);
-void ra_set_copy(const ra_ring_plan *ring, const ra_share *keys, ra_row_set *to, const ra_row_set *from);
+/* What is in both, and what is in `a` alone; `to` may be one of them. */
+void ra_set_both(const ra_ring_plan *ring, const ra_share *keys, const ra_row_set *a, const ra_row_set *b,
+                 ra_row_set *to);
+void ra_set_only(const ra_ring_plan *ring, const ra_share *keys, const ra_row_set *a, const ra_row_set *b,
+                 ra_row_set *to);
+void ra_set_copy(const ra_ring_plan *ring, const ra_share *keys, const ra_row_set *from, ra_row_set *to);
 
 /* Rows of a part of the chunk, in all sets of marks; and of all of it. */
 int64_t ra_set_part_rows(const ra_ring_plan *ring, const ra_share *keys, int part, const ra_row_set *set);

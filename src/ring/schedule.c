@@ -11,10 +11,10 @@ typedef struct maker {
     int rank;
     ra_schedule *schedule;
     int64_t receive_room, send_room;
-    int64_t own_last[RA_PARTS];     /* until which phase the rank's own rows are needed */
-    int64_t (*part_rows)[RA_PARTS]; /* [steps]: rows that are held */
-    int64_t *met;                   /* [ranks]: the last step in which each was met as an owner, from 1 */
-    ra_row_set held, left, some, scratch;
+    int64_t own_last[RA_PARTS];           /* until which phase the rank's own rows are needed */
+    int64_t (*part_rows)[RA_PARTS];       /* [steps]: rows that are held */
+    int64_t *met;                         /* [ranks]: the last step in which each was met as an owner, from 1 */
+    ra_row_set held, left, some, scratch; /* left: what the rank before reads of a chunk that is given */
 } maker;
 
 static bool add(ra_message **messages, int64_t *count, int64_t *room, ra_message message)
@@ -86,20 +86,19 @@ static bool add_send(maker *m, int64_t phase, int peer, const ra_share *keys, in
     return add(&m->schedule->sends, &m->schedule->send_count, &m->send_room, message);
 }
 
-/* Ring: what a rank reads of a chunk comes from the rank before it and from the owner. */
+/* Ring: what a rank reads of a chunk comes from the rank before it, as far as that one reads it, and from the owner. */
 static bool ring_receives(maker *m, int64_t step, const ra_share *keys)
 {
     const ra_ring_plan *ring = m->ring;
     int owner = ra_rank_before(ring, m->rank, step), before = ra_rank_before(ring, m->rank, 1);
-    ra_set_copy(ring, keys, &m->some, &m->held);
-    if (before == owner)
+    if (before == owner || !ra_set_needed(ring, before, keys, &m->scratch)) {
+        ra_set_copy(ring, keys, &m->held, &m->some);
         return add_receive(m, step, owner, keys);
-    ra_set_needed(ring, before, keys, &m->scratch);
-    ra_set_keep(ring, keys, &m->some, &m->scratch);
+    }
+    ra_set_both(ring, keys, &m->held, &m->scratch, &m->some);
     if (!add_receive(m, step, before, keys))
         return false;
-    ra_set_copy(ring, keys, &m->some, &m->held);
-    ra_set_drop(ring, keys, &m->some, &m->scratch);
+    ra_set_only(ring, keys, &m->held, &m->scratch, &m->some);
     return add_receive(m, step, owner, keys);
 }
 
@@ -109,7 +108,7 @@ static bool ring_passes_on(maker *m, int64_t step, const ra_share *keys)
     int next = ra_rank_before(m->ring, m->rank, -1);
     if (!ra_set_needed(m->ring, next, keys, &m->some))
         return true;
-    ra_set_keep(m->ring, keys, &m->some, &m->held);
+    ra_set_both(m->ring, keys, &m->some, &m->held, &m->some);
     return add_send(m, step + 1, next, keys, step);
 }
 
@@ -117,17 +116,21 @@ static bool ring_passes_on(maker *m, int64_t step, const ra_share *keys)
 static bool ring_gives(maker *m, const ra_share *keys)
 {
     const ra_ring_plan *ring = m->ring;
-    bool before = false; /* whether the rank before reads anything */
+    bool reads = false; /* whether the last rank does: `left` is what */
     for (int64_t phase = 1; phase < ring->options.ranks; phase++) {
         int rank = ra_rank_before(ring, m->rank, -phase);
-        bool reads = ra_set_needed(ring, rank, keys, &m->scratch);
-        ra_set_copy(ring, keys, &m->some, &m->scratch);
-        if (reads && before)
-            ra_set_drop(ring, keys, &m->some, &m->left);
-        if (reads)
-            ra_set_copy(ring, keys, &m->left, &m->scratch);
-        before = reads;
-        if (reads && !add_send(m, phase, rank, keys, -1))
+        bool before = reads;
+        reads = ra_set_needed(ring, rank, keys, &m->scratch);
+        if (!reads)
+            continue;
+        if (before)
+            ra_set_only(ring, keys, &m->scratch, &m->left, &m->some);
+        else
+            ra_set_copy(ring, keys, &m->scratch, &m->some);
+        ra_row_set last = m->left;
+        m->left = m->scratch;
+        m->scratch = last;
+        if (!add_send(m, phase, rank, keys, -1))
             return false;
     }
     return true;
@@ -173,7 +176,7 @@ static bool direct_receives(maker *m, int64_t step, const ra_share *keys)
         if (!new || owned.rank == m->rank)
             continue;
         ra_set_owned(m->ring, owned.rank, keys, &m->some);
-        ra_set_keep(m->ring, keys, &m->some, &m->held);
+        ra_set_both(m->ring, keys, &m->some, &m->held, &m->some);
         if (!add_receive(m, step, owned.rank, keys))
             return false;
     }
@@ -189,8 +192,9 @@ static bool direct_sends(maker *m, int64_t step, const ra_share *mine)
         return true;
     ra_set_stretch(ring, mine, part.first, part.end, &m->scratch);
     for (int rank = 0; rank < ring->options.ranks; rank++) {
-        ra_set_needed(ring, rank, mine, &m->some);
-        ra_set_keep(ring, mine, &m->some, &m->scratch);
+        if (!ra_set_needed(ring, rank, mine, &m->some))
+            continue;
+        ra_set_both(ring, mine, &m->some, &m->scratch, &m->some);
         int64_t sends = m->schedule->send_count;
         if (!add_send(m, step, rank, mine, -1))
             return false;
