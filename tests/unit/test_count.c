@@ -41,15 +41,15 @@ static void choose_documents(choices *c, int64_t length, char *text, size_t size
 
 static void choose_pattern(choices *c, int64_t length, char *text, size_t size)
 {
-    static const char *const ends[] = {"", "+causal"};
     int64_t left = choose(c, 0, chance(c, 2) ? length : 200), right = choose(c, 0, chance(c, 2) ? length : 200);
     if (chance(c, 3))
-        choose_documents(c, length, text, size - 64);
+        choose_documents(c, length, text, size - 80);
     else
         snprintf(text, size, "full");
     if (chance(c, 2))
         snprintf(text + strlen(text), 64, "+window:%lld,%lld", (long long)left, (long long)right);
-    strcat(text, ends[choose(c, 0, 1)]);
+    if (chance(c, 2))
+        snprintf(text + strlen(text), 16, "+causal");
 }
 
 static void require_counts(const ra_plan *plan, const ra_partition *queries, int rank, const char *what)
