@@ -56,6 +56,11 @@ int64_t ra_share_rows_below(const ra_share *s, int64_t position)
     return range.row + ra_max(0, position - range.first);
 }
 
+int64_t ra_share_rows_between(const ra_share *s, int64_t lo, int64_t hi)
+{
+    return lo < hi ? ra_share_rows_below(s, hi) - ra_share_rows_below(s, lo) : 0;
+}
+
 /* ---- Partitions -------------------------------------------------------------------------------------------------- */
 
 ra_piece ra_even_part(int64_t length, int64_t parts, int64_t i)

@@ -60,7 +60,8 @@ ra_range ra_share_range(const ra_share *share, int64_t i);
 /* The first range that ends after `position`; share->ranges when there is none. */
 int64_t ra_share_find(const ra_share *share, int64_t position);
 
-/* Rows of the share at positions below `position`. */
+/* Rows of the share at positions below `position`, and at positions lo <= i < hi. */
 int64_t ra_share_rows_below(const ra_share *share, int64_t position);
+int64_t ra_share_rows_between(const ra_share *share, int64_t lo, int64_t hi);
 
 #endif

@@ -193,11 +193,6 @@ bool ra_reach_find(ra_reach *r, const ra_plan *p, const ra_share *queries, const
 
 /* ---- Rows -------------------------------------------------------------------------------------------------------- */
 
-static int64_t rows_between(const ra_share *share, int64_t lo, int64_t hi)
-{
-    return lo < hi ? ra_share_rows_below(share, hi) - ra_share_rows_below(share, lo) : 0;
-}
-
 /* Bits that are set in one, or in two if there are, from lo to hi. */
 static int64_t bits_between(const ra_reach *a, const ra_reach *b, int64_t lo, int64_t hi)
 {
@@ -233,7 +228,7 @@ int64_t ra_reach_rows(const ra_reach *r, const ra_share *share, int64_t lo, int6
         return bits_of_share(r, NULL, share, lo, hi);
     int64_t rows = 0;
     for (int64_t i = 0; i < r->count; i++)
-        rows += rows_between(share, ra_max(r->at[i].lo, lo), ra_min(r->at[i].hi, hi));
+        rows += ra_share_rows_between(share, ra_max(r->at[i].lo, lo), ra_min(r->at[i].hi, hi));
     return rows;
 }
 
@@ -243,7 +238,7 @@ int64_t ra_reach_rows_in_both(const ra_reach *a, const ra_reach *b, const ra_sha
         return bits_of_share(a, b, share, 0, INT64_MAX);
     int64_t rows = 0;
     for (int64_t i = 0, j = 0; i < a->count && j < b->count;) {
-        rows += rows_between(share, ra_max(a->at[i].lo, b->at[j].lo), ra_min(a->at[i].hi, b->at[j].hi));
+        rows += ra_share_rows_between(share, ra_max(a->at[i].lo, b->at[j].lo), ra_min(a->at[i].hi, b->at[j].hi));
         if (a->at[i].hi < b->at[j].hi)
             i++;
         else

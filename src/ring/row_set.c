@@ -39,17 +39,12 @@ static ra_row_set outside(const ra_row_set *a)
     return s;
 }
 
-static int64_t rows_between(const ra_share *share, int64_t lo, int64_t hi)
-{
-    return ra_share_rows_below(share, hi) - ra_share_rows_below(share, lo);
-}
-
 /* Rows of a share at positions below `end`. */
 static int64_t rows_below(const ra_share *share, const ra_row_set *s, int64_t end)
 {
     int64_t rows = 0;
     for (int i = 0; i < s->count && s->at[i].lo < end; i++)
-        rows += rows_between(share, s->at[i].lo, ra_min(s->at[i].hi, end));
+        rows += ra_share_rows_between(share, s->at[i].lo, ra_min(s->at[i].hi, end));
     return rows;
 }
 
@@ -153,7 +148,7 @@ static int64_t runs_of_intervals(const ra_share *part, const ra_row_set *some, c
 {
     int64_t runs = 0, end = -1; /* of the run before */
     for (int i = 0; i < some->count; i++) {
-        int64_t rows = rows_between(part, some->at[i].lo, some->at[i].hi);
+        int64_t rows = ra_share_rows_between(part, some->at[i].lo, some->at[i].hi);
         int64_t first = rows_below(part, held, some->at[i].lo);
         if (!rows)
             continue;

@@ -188,7 +188,7 @@ static bool direct_sends(maker *m, int64_t step, const ra_share *mine)
 {
     const ra_ring_plan *ring = m->ring;
     ra_piece part = ra_even_part(ring->keys.length, m->schedule->steps, step);
-    if (ra_share_rows_below(mine, part.end) == ra_share_rows_below(mine, part.first))
+    if (!ra_share_rows_between(mine, part.first, part.end))
         return true;
     ra_set_stretch(ring, mine, part.first, part.end, &m->scratch);
     for (int rank = 0; rank < ring->options.ranks; rank++) {
