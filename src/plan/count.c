@@ -1,7 +1,8 @@
 /*
  * Tiles and pairs of a workload, from the pattern: what a run counts tile by tile must come out the same. Visible pairs
- * are counted row by row. Tiles are counted by closed formulas where a group sees its keys from the first to the last
- * in one piece, from the kept blocks where a group is in one row of them, and else by going through them.
+ * are counted row by row, where all terms are intervals by stretches of queries that see steadily. Tiles are counted by
+ * closed formulas where a group sees its keys from the first to the last in one piece, from the kept blocks where a
+ * group is in one row of them, and else by going through them.
  */
 #include "base/bits.h"
 #include "base/checked.h"
@@ -291,8 +292,7 @@ static void go_through(counter *c, int64_t first_group, int64_t groups)
             }
 }
 
-/* ---- Queries that see steadily ------------------------------------------------------------------------------------
- */
+/* ---- Queries that see steadily ----------------------------------------------------------------------------------- */
 
 static int64_t place_of(const counter *c, int64_t query)
 {
@@ -391,10 +391,6 @@ static void count_branch(counter *c)
     const ra_workload *w = c->work;
     bool plain = ra_lattice_plain(&c->lattice);
     bool through = goes_through(c);
-    if (ra_pattern_is_interval(&c->plan->pattern)) {
-        count_steady(c);
-        return;
-    }
     /* Where query tiles begin matters to groups that are not the share's own. */
     int64_t tiles = plain && !through ? 1 : w->q_tiles;
     for (int64_t tile = 0; tile < tiles; tile++) {
@@ -451,7 +447,7 @@ static void count_heads(counter *c, tally *total)
             c->head = head;
             for (c->branch = 0; c->branch < ra_pattern_branches(p, head); c->branch++) {
                 c->lattice = ra_pattern_lattice(p, head, c->branch);
-                count_branch(c);
+                (ra_pattern_is_interval(p) ? count_steady : count_branch)(c);
             }
             known[head % REMEMBERED] = c->sum;
         } else

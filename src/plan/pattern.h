@@ -118,14 +118,14 @@ ra_interval ra_pattern_interval(const ra_pattern *pattern, int64_t position);
  */
 ra_interval ra_pattern_reach(const ra_pattern *pattern, int64_t first, int64_t count);
 
+/* Keys outside of which those queries see none, whatever the head. */
+ra_interval ra_pattern_hull(const ra_pattern *pattern, int64_t first, int64_t count);
+
 /*
  * Where the queries from `first` on, and before `end`, stop to see steadily: up to there each end of what they see, as
  * far as interval terms say, stays where it is or moves along with them, and all of them see something or none does.
  */
 int64_t ra_pattern_steady_end(const ra_pattern *pattern, int64_t first, int64_t end);
-
-/* Keys outside of which those queries see none, whatever the head. */
-ra_interval ra_pattern_hull(const ra_pattern *pattern, int64_t first, int64_t count);
 
 /* ---- Branches ---------------------------------------------------------------------------------------------------- */
 

@@ -78,7 +78,7 @@ static void clear(uint64_t *words, int64_t count)
     memset(words, 0, (size_t)count * sizeof *words);
 }
 
-void ra_all_rows(const ra_ring_plan *ring, const ra_share *keys, uint64_t *words)
+static void all_rows(const ra_ring_plan *ring, const ra_share *keys, uint64_t *words)
 {
     clear(words, ra_words_of(ring, keys));
     for (int64_t set = 0; set < ring->sets; set++)
@@ -92,7 +92,7 @@ bool ra_needed_rows(const ra_ring_plan *ring, int rank, const ra_share *keys, ui
     if (keys->rows == 0 || (!gathers && !in_reach(ring, &queries, keys)))
         return false;
     if (gathers) {
-        ra_all_rows(ring, keys, words);
+        all_rows(ring, keys, words);
         return true;
     }
     if (ring->needs) {

@@ -46,9 +46,6 @@ int64_t ra_most_blocks(const ra_ring_plan *ring);
 /* Words of all sets of marks on a share. */
 int64_t ra_words_of(const ra_ring_plan *ring, const ra_share *keys);
 
-/* Mark all rows of a share. */
-void ra_all_rows(const ra_ring_plan *ring, const ra_share *keys, uint64_t *words);
-
 /* Mark the rows of `keys` that a rank reads. False: there are none, and the words have not been touched. */
 bool ra_needed_rows(const ra_ring_plan *ring, int rank, const ra_share *keys, uint64_t *words);
 
