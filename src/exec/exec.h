@@ -133,7 +133,6 @@ typedef struct ra_key_block {
     const ra_tensor *k, *v;
     int64_t head;
     int64_t row, step;
-    int64_t next;         /* the row at which the next block most likely begins; below 0: nobody knows */
     const int64_t *index; /* NULL, or valid until the next block */
 } ra_key_block;
 

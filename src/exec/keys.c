@@ -75,7 +75,6 @@ static void next_run(ra_key_walk *w, ra_key_block *b)
     if (keys->words)
         b->row = packed_row(w, first + skip);
     b->block = (ra_block){first, skip, rows};
-    b->next = first + rows < w->within.hi ? b->row + rows - skip : -1;
     w->left &= ~ra_bits(skip, rows);
 }
 
@@ -85,17 +84,6 @@ static int64_t row_of(const ra_key_walk *w, int64_t position, int64_t shift)
     if (!w->keys->words)
         return position + shift;
     return w->words[word_of(w, position)] >> (position % RA_KEY_BLOCK) & 1 ? packed_row(w, position) : -1;
-}
-
-/* Where the next block begins: kept blocks are anywhere, members of a lattice go on. */
-static int64_t next_row(const ra_key_walk *w, const ra_key_block *b, int64_t shift)
-{
-    if (!w->tiles->sifted) {
-        bool last = ra_lattice_position(&w->tiles->lattice, b->block.first + b->block.rows) >= w->within.hi;
-        return b->index || last ? -1 : b->row + (b->block.rows - b->block.skip) * b->step;
-    }
-    int64_t member = ra_tiles_peek(w->tiles);
-    return member < w->tiles->end ? row_of(w, ra_lattice_position(&w->tiles->lattice, member), shift) : -1;
 }
 
 /*
@@ -127,7 +115,6 @@ static void next_gathered(ra_key_walk *w, ra_key_block *b)
     b->row = w->index[0];
     b->step = even && rows > skip + 1 ? w->index[1] - w->index[0] : 1;
     b->block = (ra_block){first, skip, rows};
-    b->next = next_row(w, b, shift);
     w->left &= ~ra_bits(skip, rows);
 }
 

@@ -14,12 +14,15 @@ typedef struct packed_block {
 } packed_block;
 
 /*
- * The block that most likely comes next. A few of its rows are packed after each tile of the block before it: asked for
- * all at once, they would drive out of the second-level cache what the tiles of that block work on.
+ * The block that comes next. A few of its rows are packed after each tile of the block before it: asked for all at
+ * once, they would drive out of the second-level cache what the tiles of that block work on.
  */
 typedef struct block_ahead {
-    ra_key_block from; /* block.rows 0: nothing is known of it */
-    int done, portion; /* rows packed so far; after each tile */
+    ra_key_block from;
+    bool known;              /* there is one */
+    bool whole;              /* it is only asked for, and packed when it is taken */
+    int place;               /* of blocks, where it goes */
+    int rows, done, portion; /* of it: that are here; asked for and packed so far; after each tile */
 } block_ahead;
 
 enum { BLOCKS_MOST = 8 };
@@ -38,9 +41,9 @@ typedef struct tile_task {
     ra_fetch fetch_key, fetch_value; /* of what is packed next */
     ra_tiles tiles;
     ra_key_walk walk;
+    int64_t set; /* of keys, that is walked */
     packed_block blocks[BLOCKS_MOST];
     block_ahead ahead;
-    int place; /* of blocks, where the block ahead goes */
 } tile_task;
 
 static void lay_out(tile_task *t, ra_worker *w, int64_t task)
@@ -77,7 +80,6 @@ static void lay_out(tile_task *t, ra_worker *w, int64_t task)
     t->call.scores = (float *)(at + s->scores);
     t->call.fetch_key = &t->fetch_key;
     t->call.fetch_value = &t->fetch_value;
-    t->place = 0;
 }
 
 /* ---- Keys and values --------------------------------------------------------------------------------------------- */
@@ -166,26 +168,38 @@ static void take_block(tile_task *t, const ra_key_block *b, int place)
 
 /* ---- The block ahead --------------------------------------------------------------------------------------------- */
 
-/* Groups that work on a block. */
-static int64_t groups_of_block(const tile_task *t, const ra_block *block)
+/* Through all sets of keys, one after the other; false when there is no block any more. */
+static bool next_block(tile_task *t, ra_key_block *b)
+{
+    const ra_run *run = t->worker->run;
+    while (t->set < 0 || !ra_key_walk_next(&t->walk, b)) {
+        if (++t->set >= run->key_sets)
+            return false;
+        ra_key_walk_begin(&t->walk, &run->keys[t->set], t->kv_head, &t->tiles, ra_span_keys(run, t->span));
+    }
+    return true;
+}
+
+/* The next block becomes the block ahead. Where blocks are taken several at a time, it has no place until then. */
+static void find_ahead(tile_task *t, int place)
+{
+    block_ahead *a = &t->ahead;
+    *a = (block_ahead){.place = place};
+    a->known = next_block(t, &a->from);
+    a->rows = a->known ? a->from.block.rows - a->from.block.skip : 0;
+    a->whole = t->worker->run->work->blocks > 1 || a->from.block.skip;
+    if (a->known && !a->whole)
+        place_block(t, &a->from, place);
+}
+
+/* How much of the block ahead is done after each tile of a block that is about to be worked. */
+static void portion_ahead(tile_task *t, const ra_block *block)
 {
     int64_t groups = 0;
     ra_tile tile;
     for (int g = 0; g < t->tiles.group_count; g++)
         groups += ra_tiles_part(&t->tiles, g, block, &tile);
-    return ra_max(1, groups);
-}
-
-/* What follows a block, as far as it is known, is the block ahead. */
-static void look_ahead(tile_task *t, const ra_key_block *b)
-{
-    block_ahead *a = &t->ahead;
-    *a = (block_ahead){.from = *b};
-    a->from.row = b->next;
-    a->from.index = NULL;
-    int64_t rows = b->next < 0 ? 0 : ra_min(RA_KEY_BLOCK, ra_ceil_div(ra_max(0, b->k->seq - b->next), b->step));
-    a->from.block = (ra_block){0, 0, (int)rows};
-    a->portion = (int)ra_ceil_div(ra_ceil_div(rows, RA_KEY_UNIT), groups_of_block(t, &b->block)) * RA_KEY_UNIT;
+    t->ahead.portion = (int)ra_ceil_div(ra_ceil_div(t->ahead.rows, RA_KEY_UNIT), ra_max(1, groups)) * RA_KEY_UNIT;
 }
 
 /* The rows that will be packed after a tile, to be asked for in `bursts` bursts while it is worked. */
@@ -193,8 +207,8 @@ static ra_fetch fetch_portion(const tile_task *t, const ra_tensor *tensor, int64
 {
     enum { LINE = 64 };
     const block_ahead *a = &t->ahead;
-    ra_fetch f = {.rows = (int)ra_min(a->portion, a->from.block.rows - a->done)};
-    if (f.rows == 0 || tensor->dim_stride != 1)
+    ra_fetch f = {.rows = (int)ra_min(a->portion, a->rows - a->done)};
+    if (f.rows == 0 || a->from.index || tensor->dim_stride != 1)
         return (ra_fetch){0};
     int64_t size = (int64_t)ra_dtype_size(tensor->dtype);
     f.row = rows_from(block_rows(tensor, t->batch, &a->from), a->done).data;
@@ -213,28 +227,20 @@ static void fetch_ahead(tile_task *t, const ra_tile *tile)
 static void pack_ahead(tile_task *t, int rows)
 {
     block_ahead *a = &t->ahead;
-    int end = (int)ra_min(a->from.block.rows, a->done + rows);
-    if (a->done < end)
-        pack_part(t, &a->from, t->place, a->done, end);
+    int end = (int)ra_min(a->rows, a->done + rows);
+    if (a->done < end && !a->whole)
+        pack_part(t, &a->from, a->place, a->done, end);
     a->done = end;
 }
 
-/* Take a block; what is packed of it, if it is the one that was expected, is not packed again. Returns its place. */
-static int take_expected(tile_task *t, const ra_key_block *b)
+/* The block ahead, with what is left to pack of it. */
+static void take_ahead(tile_task *t)
 {
-    const ra_key_block *e = &t->ahead.from;
-    int place = t->place;
-    if (t->ahead.done && b->block.skip == 0 && b->block.rows == e->block.rows && !b->index && b->k == e->k &&
-        b->v == e->v && b->head == e->head && b->row == e->row && b->step == e->step) {
+    const block_ahead *a = &t->ahead;
+    if (a->whole)
+        take_block(t, &a->from, a->place);
+    else
         pack_ahead(t, RA_KEY_BLOCK);
-        t->blocks[place].block = b->block;
-    } else
-        take_block(t, b, place);
-    look_ahead(t, b);
-    t->place = 1 - place;
-    if (t->ahead.from.block.rows)
-        place_block(t, &t->ahead.from, t->place);
-    return place;
 }
 
 /* ---- Tiles ------------------------------------------------------------------------------------------------------- */
@@ -275,8 +281,10 @@ static double work_tile(tile_task *t, int group, const packed_block *b, const ra
 static bool work_along(tile_task *t, int blocks, float *state)
 {
     ra_tile_order order = t->worker->run->plan->tiles;
-    int last = -1;
+    int last = blocks - 1;
     double visible = 0;
+    ra_tiles_look(&t->tiles, &t->blocks[last].block);
+    portion_ahead(t, &t->blocks[last].block);
     for (int cell = 0; cell < ra_curve_cells(order, blocks, t->tiles.group_count); cell++) {
         ra_cell at = ra_curve_at(order, blocks, t->tiles.group_count, cell);
         if (at.block >= blocks || at.group >= t->tiles.group_count)
@@ -288,9 +296,9 @@ static bool work_along(tile_task *t, int blocks, float *state)
         ra_tile tile;
         if (!ra_tiles_part(&t->tiles, at.group, &t->blocks[at.block].block, &tile))
             continue;
-        fetch_ahead(t, &tile); /* and no more than that: there is no place left to pack it into */
-        t->ahead.done = (int)ra_min(t->ahead.from.block.rows, t->ahead.done + t->ahead.portion);
+        fetch_ahead(t, &tile);
         visible += work_tile(t, at.group, &t->blocks[at.block], &tile, state);
+        pack_ahead(t, t->ahead.portion);
     }
     return !ra_worker_done(t->worker, visible);
 }
@@ -300,6 +308,8 @@ static bool work_block(tile_task *t, const packed_block *b, float *state)
 {
     double visible = 0;
     ra_tile tile;
+    ra_tiles_look(&t->tiles, &b->block);
+    portion_ahead(t, &b->block);
     for (int g = 0; g < t->tiles.group_count; g++)
         if (ra_tiles_part(&t->tiles, g, &b->block, &tile)) {
             fetch_ahead(t, &tile);
@@ -309,29 +319,22 @@ static bool work_block(tile_task *t, const packed_block *b, float *state)
     return !ra_worker_done(t->worker, visible);
 }
 
-/* All groups through one set of keys; false when cancelled. */
-static bool work_keys(tile_task *t, const ra_keys *keys, float *state)
+/* All groups through all keys that are here; false when cancelled. */
+static bool work_keys(tile_task *t, float *state)
 {
-    const ra_run *run = t->worker->run;
-    int taken = 0, most = (int)run->work->blocks;
-    ra_key_block block;
-    t->ahead.done = 0;
-    ra_key_walk_begin(&t->walk, keys, t->kv_head, &t->tiles, ra_span_keys(run, t->span));
-    while (ra_key_walk_next(&t->walk, &block)) {
-        if (most == 1) {
-            if (!work_block(t, &t->blocks[take_expected(t, &block)], state))
-                return false;
-            continue;
-        }
-        take_block(t, &block, taken);
-        look_ahead(t, &block);
-        if (++taken == most) {
-            if (!work_along(t, taken, state))
-                return false;
-            taken = 0;
-        }
+    int most = (int)t->worker->run->work->blocks, places = most > 1 ? most : 2;
+    t->set = -1;
+    find_ahead(t, 0);
+    while (t->ahead.known) {
+        int first = t->ahead.place, taken = 0;
+        do {
+            take_ahead(t);
+            find_ahead(t, (t->ahead.place + 1) % places);
+        } while (++taken < most && t->ahead.known);
+        if (most == 1 ? !work_block(t, &t->blocks[first], state) : !work_along(t, taken, state))
+            return false;
     }
-    return taken == 0 || work_along(t, taken, state);
+    return true;
 }
 
 /* ---- Branches ---------------------------------------------------------------------------------------------------- */
@@ -405,7 +408,6 @@ static void merge_branch(const tile_task *t)
 /* One branch of the tile's rows through all keys that are here; false when cancelled. */
 static bool work_branch(tile_task *t, int branch)
 {
-    const ra_run *run = t->worker->run;
     start_branch(t, branch);
     if (t->tiles.group_count == 0)
         return true;
@@ -414,9 +416,8 @@ static bool work_branch(tile_task *t, int branch)
     float *state = own ? t->state : t->branch_state;
     if (!own)
         clear_states(t, state, t->tiles.group_count);
-    for (int64_t set = 0; set < run->key_sets; set++)
-        if (!work_keys(t, &run->keys[set], state))
-            return false;
+    if (!work_keys(t, state))
+        return false;
     if (!own)
         merge_branch(t);
     return true;

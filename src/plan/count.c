@@ -283,13 +283,15 @@ static void go_through(counter *c, int64_t first_group, int64_t groups)
     for (ra_members m; ra_members_next(&walk, &m);)
         ra_tiles_add(t, m.member, m.rows);
     ra_tiles_seek(t, 0, ra_branch_members(&c->lattice, 0, p->kv_len).hi);
-    while (ra_tiles_next(t, &block))
+    while (ra_tiles_next(t, &block)) {
+        ra_tiles_look(t, &block);
         for (int g = 0; g < t->group_count; g++)
             if (ra_tiles_part(t, g, &block, &tile)) {
                 c->sum.tiles += 1;
                 c->sum.worked +=
                     (double)(tile.end - tile.begin) * ra_lanes_worked(&c->work->grouping, t->groups[g].rows);
             }
+    }
 }
 
 /* ---- Queries that see steadily ----------------------------------------------------------------------------------- */

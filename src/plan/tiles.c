@@ -84,14 +84,7 @@ bool ra_tiles_next(ra_tiles *t, ra_block *block)
     block->skip = (int)ra_max(0, t->next - block->first);
     block->rows = (int)ra_min(RA_KEY_BLOCK, t->end - block->first);
     t->next = block->first + RA_KEY_BLOCK;
-    ra_tiles_look(t, block);
     return true;
-}
-
-int64_t ra_tiles_peek(ra_tiles *t)
-{
-    int64_t seen = next_seen(t, t->next);
-    return seen >= t->end ? seen : ra_max(t->next, seen / RA_KEY_BLOCK * RA_KEY_BLOCK);
 }
 
 void ra_tiles_look(ra_tiles *t, const ra_block *block)

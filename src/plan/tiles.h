@@ -69,10 +69,7 @@ void ra_tiles_seek(ra_tiles *tiles, int64_t lo, int64_t hi);
 /* The next block that any group needs; false when there is none. */
 bool ra_tiles_next(ra_tiles *tiles, ra_block *block);
 
-/* Where the next block will begin, as far as is known without turning to it; t->end or more: there is none. */
-int64_t ra_tiles_peek(ra_tiles *tiles);
-
-/* Turn to a block that was given before, to ask for parts of it. */
+/* Turn to a block that was given, to ask for parts of it. */
 void ra_tiles_look(ra_tiles *tiles, const ra_block *block);
 
 /* A group's part of a block; false when the group needs nothing of it. */

@@ -96,10 +96,12 @@ static void cover_branch(cover *c, int branch)
     for (int64_t member = members.lo; member < members.hi; member += LANES)
         ra_tiles_add(&tiles, member, (int)(members.hi - member < LANES ? members.hi - member : LANES));
     ra_tiles_seek(&tiles, 0, ra_branch_members(&c->lattice, 0, KEYS).hi);
-    while (ra_tiles_next(&tiles, &block))
+    while (ra_tiles_next(&tiles, &block)) {
+        ra_tiles_look(&tiles, &block);
         for (int group = 0; group < tiles.group_count; group++)
             if (ra_tiles_part(&tiles, group, &block, &tile))
                 cover_tile(c, &tiles, group, &block, &tile);
+    }
     free(memory.sieve);
 }
 

@@ -57,6 +57,7 @@ static void cover_tile(walk *w, const ra_tiles *tiles, int group, const ra_block
 static void cover_block(walk *w, ra_tiles *tiles, const ra_block *block)
 {
     int parts = 0;
+    ra_tiles_look(tiles, block);
     for (int group = 0; group < tiles->group_count; group++) {
         ra_tile tile;
         if (!ra_tiles_part(tiles, group, block, &tile))
@@ -85,10 +86,8 @@ static void cover_span(walk *w, ra_tiles *tiles, int64_t first, int64_t end, boo
         if (!later)
             cover_block(w, tiles, &block);
     }
-    while (later && count-- > 0) {
-        ra_tiles_look(tiles, &listed[count]);
+    while (later && count-- > 0)
         cover_block(w, tiles, &listed[count]);
-    }
 }
 
 /* One branch of a head: its members among the rows, in groups. */
