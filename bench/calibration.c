@@ -20,7 +20,7 @@ static const double ENOUGH_SECONDS = 1, MOST_SECONDS = 2.5;
 #define BAND "causal+window:512,0"
 #define DILATION "dilated:512/1,1024/2,2048/4"
 
-typedef enum run_id { FULL, BANDED, SCATTERED, FAR, DILATED, DILATED_FAR, BLOCKS, DECODE, STORED, BRIEF, RUNS } run_id;
+typedef enum run_id { FULL, BANDED, SCATTERED, DILATED, APART, CUT, BLOCKS, DECODE, STORED, BRIEF, RUNS } run_id;
 
 typedef struct run_form {
     const char *pattern;
@@ -35,10 +35,10 @@ static const run_form forms[RUNS] = {
     [FULL] = {.pattern = "full", .q_len = LENGTH, .kv_len = LENGTH},
     [BANDED] = {.pattern = BAND, .q_len = LENGTH, .kv_len = LENGTH},
     [SCATTERED] = {BAND, LENGTH, LENGTH, 4, RA_STRATEGY_ALLGATHER, RA_ORDER_STRIPED, false},
-    [FAR] = {BAND, LENGTH, LENGTH, 4, RA_STRATEGY_RING, RA_ORDER_STRIPED, false},
     [DILATED] = {.pattern = DILATION, .q_len = LENGTH, .kv_len = LENGTH},
-    [DILATED_FAR] = {DILATION, LENGTH, LENGTH, 4, RA_STRATEGY_RING, RA_ORDER_STRIPED, false},
-    [BLOCKS] = {.pattern = "blocks:64:density=0.1", .q_len = LENGTH, .kv_len = LENGTH},
+    [APART] = {DILATION, LENGTH, LENGTH, 4, RA_STRATEGY_ALLGATHER, RA_ORDER_STRIPED, false},
+    [CUT] = {DILATION, LENGTH, LENGTH, 4, RA_STRATEGY_RING, RA_ORDER_STRIPED, false},
+    [BLOCKS] = {.pattern = "blocks:64:density=0.2", .q_len = LENGTH, .kv_len = LENGTH},
     [DECODE] = {.pattern = "full", .q_len = 1, .kv_len = LENGTH},
     [STORED] = {BAND, LENGTH, LENGTH, 4, RA_STRATEGY_RING, RA_ORDER_CONTIGUOUS, true},
     [BRIEF] = {"full", SHORT, SHORT, 4, RA_STRATEGY_RING, RA_ORDER_CONTIGUOUS, true},
@@ -54,9 +54,9 @@ static const struct {
     {FULL, OF_COST(pair[MODEL_PLAIN]), OF_AMOUNT(pairs)},
     {BANDED, OF_COST(row), OF_AMOUNT(rows)},
     {SCATTERED, OF_COST(key), OF_AMOUNT(keys)},
-    {FAR, OF_COST(far), OF_AMOUNT(far)},
     {DILATED, OF_COST(pair[MODEL_DILATED]), OF_AMOUNT(pairs)},
-    {DILATED_FAR, OF_COST(far_dilated), OF_AMOUNT(far)},
+    {APART, OF_COST(apart), OF_AMOUNT(apart)},
+    {CUT, OF_COST(cut), OF_AMOUNT(cut)},
     {BLOCKS, OF_COST(pair[MODEL_BLOCKS]), OF_AMOUNT(pairs)},
     {DECODE, OF_COST(pair[MODEL_DECODE]), OF_AMOUNT(pairs)},
     {STORED, OF_COST(byte), OF_AMOUNT(bytes)},

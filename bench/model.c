@@ -111,8 +111,10 @@ static model_load load_of_rank(const extents *e, const ra_ring_options *ring, co
     bool virtual = ring->transport == RA_TRANSPORT_SIM, at_once = virtual && ring->lent;
     /* Of what a rank takes one after the other it begins only what it sees something of. */
     double steps = fmin((double)r->steps, (double)r->hops + 1);
-    if (at_once && ring->strategy == RA_STRATEGY_RING && ring->order == RA_ORDER_STRIPED)
-        load.far = load.keys;
+    if (ring->order == RA_ORDER_STRIPED && kind == MODEL_DILATED) {
+        load.apart = load.pairs;
+        load.cut = at_once && ring->strategy == RA_STRATEGY_RING ? load.keys : 0;
+    }
     load.kept = at_once ? 0 : load.rows * (1 + PACKED_AGAIN * steps);
     load.regions = at_once ? 1 : steps + 1;
     load.bytes = bytes_copied(e, ring, r);
@@ -122,9 +124,10 @@ static model_load load_of_rank(const extents *e, const ra_ring_options *ring, co
 static void add(model_load *sum, const model_load *load)
 {
     sum->pairs += load->pairs;
+    sum->apart += load->apart;
     sum->rows += load->rows;
     sum->keys += load->keys;
-    sum->far += load->far;
+    sum->cut += load->cut;
     sum->kept += load->kept;
     sum->regions += load->regions;
     sum->bytes += load->bytes;
@@ -166,8 +169,8 @@ ra_status model_work_of_ring(const ra_problem *problem, const ra_options *option
 /* Of one thread. */
 static double in_tiles(const machine_model *m, model_kind kind, const model_load *load)
 {
-    double far = kind == MODEL_DILATED ? m->far_dilated : m->far;
-    return load->pairs * m->pair[kind] + (load->rows + load->kept) * m->row + load->keys * m->key + load->far * far;
+    return load->pairs * m->pair[kind] + load->apart * m->apart + (load->rows + load->kept) * m->row +
+           load->keys * m->key + load->cut * m->cut;
 }
 
 model_prediction model_time(const machine_model *m, const model_work *w)

@@ -17,9 +17,10 @@ typedef enum model_kind { MODEL_PLAIN, MODEL_DILATED, MODEL_BLOCKS, MODEL_DECODE
  */
 typedef struct model_load {
     double pairs;   /* that are worked on, masked lanes included */
+    double apart;   /* of these, those of dilated queries that stripes leave in smaller groups */
     double rows;    /* of queries: packed, and finished */
     double keys;    /* that tasks pack; about, because a plan does not say how many share them */
-    double far;     /* of these, those that are not where the ones before them end */
+    double cut;     /* of these, those of dilated blocks that stripes cut into smaller ones */
     double kept;    /* rows whose states are kept from step to step: what that comes to in rows */
     double regions; /* times that threads begin and end together */
     double bytes;   /* that are copied to a rank's own memory or to another rank */
@@ -28,7 +29,7 @@ typedef struct model_load {
 /* What one of each costs: seconds of one thread while all of them work; for regions and bytes, of the run. */
 typedef struct machine_model {
     double pair[MODEL_KINDS];
-    double row, key, far, far_dilated, region, byte;
+    double row, key, apart, cut, region, byte;
     int threads; /* that worked when this was learned */
 } machine_model;
 
