@@ -91,11 +91,20 @@ static double bytes_copied(const extents *e, const ra_ring_options *ring, const 
     return ring->transport == RA_TRANSPORT_SIM && !ring->lent ? stored + (double)r->bytes_received : stored;
 }
 
-/* The tasks of a rank: no larger than those of the whole problem, and eight for each thread at least. */
+/* Virtual ranks that read rows where they lie. */
+static bool in_place(const ra_ring_options *ring)
+{
+    return ring->transport == RA_TRANSPORT_SIM && ring->lent;
+}
+
+/*
+ * The tasks of a rank: no larger than those of the whole problem, and eight for each thread at least; where rows are
+ * read in place, of eight ranks together.
+ */
 static tiling tiling_of(const extents *e, const ra_ring_options *ring, const ra_rank_info *r, double task, int threads)
 {
-    double rows = (double)r->q_rows, all = e->batch * e->heads * rows;
-    tiling t = {rows, fmax(1, fmin(fmin(task, rows), all / (8.0 * threads))), 0, 1};
+    double rows = (double)r->q_rows, all = e->batch * e->heads * rows, together = in_place(ring) ? 8 : 1;
+    tiling t = {rows, fmax(1, fmin(fmin(task, rows), all * fmin(together, ring->ranks) / (8.0 * threads))), 0, 1};
     t.seen = all > 0 ? r->pairs_visible / all : 0;
     t.stride = ring->order == RA_ORDER_STRIPED ? ring->ranks : 1;
     return t;
@@ -108,7 +117,7 @@ static model_load load_of_rank(const extents *e, const ra_ring_options *ring, co
                                const tiling *t)
 {
     model_load load = load_of(e, kind, t, r->pairs_worked);
-    bool virtual = ring->transport == RA_TRANSPORT_SIM, at_once = virtual && ring->lent;
+    bool at_once = in_place(ring);
     /* Of what a rank takes one after the other it begins only what it sees something of. */
     double steps = fmin((double)r->steps, (double)r->hops + 1);
     if (ring->order == RA_ORDER_STRIPED && kind == MODEL_DILATED) {

@@ -55,6 +55,9 @@ typedef struct ra_run {
     bool resume;   /* states hold what was seen before */
     ra_poll poll;  /* NULL: none */
     void *poll_user;
+    ra_counts *counts;        /* what was done is added to them */
+    double busy;              /* seconds that threads were in its tasks, those of all of them added up */
+    struct ra_run *next;      /* NULL, or the run whose tasks are taken after those of this one */
     struct ra_shared *shared; /* between threads: see executor.c */
 } ra_run;
 
@@ -62,7 +65,8 @@ typedef struct ra_run {
 typedef struct ra_worker {
     const ra_run *run;
     char *scratch;
-    ra_counts counts;
+    ra_counts counts; /* of the run, by this thread */
+    double busy;
     bool calling; /* the thread that called: the only one that polls */
 } ra_worker;
 
@@ -71,10 +75,11 @@ ra_status ra_execute(const ra_plan *plan, const ra_kernel *kernel, const ra_tens
                      const ra_tensor *v, const ra_tensor *output, const ra_tensor *lse, ra_stats *stats);
 
 /*
- * Work through the tasks of `run` with work->threads threads, each with scratch.bytes of scratch, and add to *counts.
- * False: the poll asked to stop.
+ * Work through the tasks of `run` and of those that come next, which have one span each and the same poll, with as many
+ * threads as any of them has and scratch for all of these: scratch.bytes each, of the run that has most. False: the
+ * poll asked to stop.
  */
-bool ra_run_tasks(ra_run *run, char *scratch, ra_counts *counts);
+bool ra_run_tasks(ra_run *run, char *scratch);
 
 /* into = merge(into, from) for all units, then clear `from`. */
 void ra_run_merge(const ra_run *run, float *into, float *from);

@@ -19,6 +19,13 @@ struct ra_shared {
     _Atomic int64_t pairs_done;
 };
 
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
 ra_rows ra_rows_at(const ra_tensor *t, int64_t batch, int64_t seq, int64_t head)
 {
     return (ra_rows){ra_tensor_at(t, batch, seq, head, 0), t->dtype, t->seq_stride, t->dim_stride, NULL};
@@ -126,20 +133,59 @@ static void leave(const fenv_t *environment)
     fesetenv(environment);
 }
 
-/* One thread's part of the run. */
-static void work(ra_worker *w)
+static int64_t tasks_of(const ra_run *run)
 {
-    const ra_run *run = w->run;
+    return run->work->tasks * run->spans;
+}
+
+/* What a thread has done for a run. */
+static void hand_in(ra_worker *w, ra_run *run)
+{
+    ra_counts *all = run->counts;
+#pragma omp atomic
+    all->tiles += w->counts.tiles;
+#pragma omp atomic
+    all->pairs_visible += w->counts.pairs_visible;
+#pragma omp atomic
+    all->pairs_worked += w->counts.pairs_worked;
+#pragma omp atomic
+    run->busy += w->busy;
+    w->counts = (ra_counts){0, 0, 0, 0};
+    w->busy = 0;
+}
+
+/* Tasks of one run after the other, as long as there are any. */
+static void work_tasks(ra_worker *w, ra_run *run)
+{
+    struct ra_shared *shared = run->shared;
+    for (int64_t before = 0; run;) {
+        int64_t t =
+            cancelled(shared) ? INT64_MAX : atomic_fetch_add_explicit(&shared->next_task, 1, memory_order_relaxed);
+        for (; run && t - before >= tasks_of(run); run = run->next) {
+            before += tasks_of(run);
+            hand_in(w, run);
+        }
+        if (!run)
+            return;
+        w->run = run;
+        double start = now();
+        (run->plan->variant == RA_VARIANT_DECODE ? ra_decode_task : ra_tile_task)(w, t - before);
+        w->busy += now() - start;
+    }
+}
+
+/* One thread's part of a run, and of those after it. */
+static void work(ra_worker *w, ra_run *run)
+{
     struct ra_shared *shared = run->shared;
     fenv_t environment;
     enter(&environment);
-    int64_t t, tasks = run->work->tasks * run->spans;
-    while (!cancelled(shared) && (t = atomic_fetch_add_explicit(&shared->next_task, 1, memory_order_relaxed)) < tasks)
-        (run->plan->variant == RA_VARIANT_DECODE ? ra_decode_task : ra_tile_task)(w, t);
+    work_tasks(w, run);
     atomic_fetch_sub_explicit(&shared->working, 1, memory_order_release);
     if (w->calling && run->poll)
         wait_for_others(run);
     if (run->spans > 1) {
+        int64_t t;
 #pragma omp barrier
         while (!cancelled(shared) &&
                (t = atomic_fetch_add_explicit(&shared->next_unit, 1, memory_order_relaxed)) < run->work->units)
@@ -148,33 +194,33 @@ static void work(ra_worker *w)
     leave(&environment);
 }
 
-bool ra_run_tasks(ra_run *run, char *scratch, ra_counts *counts)
+bool ra_run_tasks(ra_run *run, char *scratch)
 {
-    const ra_workload *w = run->work;
     struct ra_shared shared = {0, 0, 0, 0, 0};
-    double tiles = 0, visible = 0, worked = 0;
-    int dynamic = omp_get_dynamic();
-    shared.working = w->threads;
-    run->shared = &shared;
+    int64_t each = 0;
+    int threads = 1, dynamic = omp_get_dynamic();
+    for (ra_run *r = run; r; r = r->next) {
+        r->shared = &shared;
+        r->busy = 0;
+        each = ra_max(each, r->work->scratch.bytes);
+        threads = (int)ra_max(threads, r->work->threads);
+    }
+    shared.working = threads;
     omp_set_dynamic(0); /* as many threads as were asked for, whatever else the machine does */
-#pragma omp parallel num_threads(w->threads) reduction(+ : tiles, visible, worked)
+#pragma omp parallel num_threads(threads)
     {
         int me = omp_get_thread_num();
-        ra_worker worker = {run, scratch + me * w->scratch.bytes, {0, 0, 0, 0}, me == 0};
+        ra_worker worker = {run, scratch + me * each, {0, 0, 0, 0}, 0, me == 0};
         if (me == 0) {
-            counts->threads = omp_get_num_threads();
-            atomic_fetch_sub(&shared.working, w->threads - counts->threads);
+            for (ra_run *r = run; r; r = r->next)
+                r->counts->threads = omp_get_num_threads();
+            atomic_fetch_sub(&shared.working, threads - omp_get_num_threads());
         }
-        work(&worker);
-        tiles += worker.counts.tiles;
-        visible += worker.counts.pairs_visible;
-        worked += worker.counts.pairs_worked;
+        work(&worker, run);
     }
     omp_set_dynamic(dynamic);
-    run->shared = NULL;
-    counts->tiles += tiles;
-    counts->pairs_visible += visible;
-    counts->pairs_worked += worked;
+    for (ra_run *r = run; r; r = r->next)
+        r->shared = NULL;
     return !shared.cancelled;
 }
 
@@ -247,13 +293,6 @@ static ra_status prove(const ra_plan *p, const ra_stats *stats)
         (long long)stats->peak_bytes, (long long)p->peak_bytes);
 }
 
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 ra_status ra_execute(const ra_plan *p, const ra_kernel *kernel, const ra_tensor *q, const ra_tensor *k,
                      const ra_tensor *v, const ra_tensor *output, const ra_tensor *lse, ra_stats *stats)
 {
@@ -279,7 +318,8 @@ ra_status ra_execute(const ra_plan *p, const ra_kernel *kernel, const ra_tensor 
         status = ra_memory_take(&accountant, p->part_bytes, "partial states", &states);
     run.states = states;
     ra_counts counts = {0, 0, 0, 0};
-    bool finished = !status && ra_run_tasks(&run, scratch, &counts);
+    run.counts = &counts;
+    bool finished = !status && ra_run_tasks(&run, scratch);
     /* The calling thread may have run out of tasks before the others did. */
     if (finished && p->progress && reporter.reported < all->pairs_visible)
         finished = !report(&reporter, all->pairs_visible);

@@ -47,14 +47,14 @@ static int64_t dilated_tiles(const ra_pattern *pattern)
 }
 
 /* Groups that share a pass over the keys: as many as fit the cache, but leaving several tasks for every thread. */
-static int64_t groups_of_tile(const ra_plan *p, int64_t groups, int threads)
+static int64_t groups_of_tile(const ra_plan *p, int64_t groups, int threads, int64_t shares)
 {
     const ra_blocking *b = &p->blocking;
     if (p->tiles != RA_TILES_ROW)
         return ra_min(SUPER_TILE, groups);
     int64_t group_bytes = (int64_t)b->lanes * (p->head_dim + p->value_dim + 2) * (int64_t)sizeof(float);
     int64_t most = ra_max(1, ra_min(b->tile_groups, b->tile_bytes / group_bytes)) * dilated_tiles(&p->pattern);
-    int64_t per_thread = ra_max(1, p->batch * p->heads * groups / (8 * (int64_t)threads));
+    int64_t per_thread = ra_max(1, p->batch * p->heads * groups * shares / (8 * (int64_t)threads));
     most = ra_min(most, per_thread);
     int64_t tiles = ra_ceil_div(groups, most);
     /* The tile that is worked last has half of what the others have, where that makes no tile too large. */
@@ -62,11 +62,11 @@ static int64_t groups_of_tile(const ra_plan *p, int64_t groups, int threads)
     return ra_ceil_div(groups, uneven) == tiles ? uneven : ra_ceil_div(groups, tiles);
 }
 
-static void lay_out_tiles(ra_workload *w, const ra_plan *p, bool states)
+static void lay_out_tiles(ra_workload *w, const ra_plan *p, int64_t shares, bool states)
 {
     int64_t lanes = w->grouping.lanes;
     w->blocks = p->tiles == RA_TILES_ROW ? 1 : SUPER_TILE;
-    w->tile_groups = groups_of_tile(p, w->groups, w->threads);
+    w->tile_groups = groups_of_tile(p, w->groups, w->threads, shares);
     w->q_tiles = ra_ceil_div(w->groups, w->tile_groups);
     w->tasks = p->batch * p->heads * w->q_tiles;
 
@@ -117,7 +117,7 @@ static void lay_out_decoding(ra_workload *w, const ra_plan *p, bool states)
     s->hi = place(&s->bytes, w->groups * (int64_t)sizeof(int));
 }
 
-void ra_workload_lay_out(ra_workload *w, const ra_plan *p, ra_share queries, int threads, bool states)
+void ra_workload_lay_out(ra_workload *w, const ra_plan *p, ra_share queries, int threads, int64_t shares, bool states)
 {
     *w = (ra_workload){.queries = queries, .threads = threads};
     w->grouping = (ra_grouping){1, 1, p->offset, 0};
@@ -134,7 +134,7 @@ void ra_workload_lay_out(ra_workload *w, const ra_plan *p, ra_share queries, int
     if (p->variant == RA_VARIANT_DECODE)
         lay_out_decoding(w, p, states);
     else
-        lay_out_tiles(w, p, states);
+        lay_out_tiles(w, p, shares, states);
 }
 
 ra_status ra_plan_lay_out(ra_plan *p, int threads)
@@ -145,7 +145,7 @@ ra_status ra_plan_lay_out(ra_plan *p, int threads)
     split_keys(p, p->batch * (decoding ? ra_ceil_div(p->kv_heads, decode_task_heads(p))
                                        : p->heads * ra_ceil_div(p->q_len, p->blocking.lanes)));
     ra_workload *all = &p->all;
-    ra_workload_lay_out(all, p, ra_share_of_range(0, p->q_len), threads, p->spans > 1);
+    ra_workload_lay_out(all, p, ra_share_of_range(0, p->q_len), threads, 1, p->spans > 1);
     ra_status status = ra_workload_count(all, p);
     if (status)
         return status;

@@ -57,10 +57,12 @@ struct ra_plan {
 ra_status ra_plan_lay_out(ra_plan *plan, int threads);
 
 /*
- * Divide a share of the queries into tasks for `threads` threads. `states`: the rows' states live elsewhere, not in
- * the workers' scratch. The counts are left to ra_workload_count.
+ * Divide a share of the queries into tasks for `threads` threads, which work through those of `shares` such shares
+ * without a stop. `states`: the rows' states live elsewhere, not in the workers' scratch. The counts are left to
+ * ra_workload_count.
  */
-void ra_workload_lay_out(ra_workload *work, const ra_plan *plan, ra_share queries, int threads, bool states);
+void ra_workload_lay_out(ra_workload *work, const ra_plan *plan, ra_share queries, int threads, int64_t shares,
+                         bool states);
 
 /* Tiles and pairs, from the pattern alone: what a run counts tile by tile must come out the same. */
 ra_status ra_workload_count(ra_workload *work, const ra_plan *plan);

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static ra_status prepare(ra_rank *e)
+ra_status ra_rank_prepare(ra_rank *e)
 {
     const ra_tensors *t = e->tensors;
     enum { STORAGES = 5 };
@@ -28,6 +28,7 @@ static ra_status prepare(ra_rank *e)
     e->run.resume = true;
     e->run.poll = ra_rank_poll;
     e->run.poll_user = e;
+    e->run.counts = &e->counts;
     status = ra_rank_take_memory(e);
     if (!status)
         status = ra_threads_try(e->work.threads);
@@ -41,7 +42,7 @@ static ra_status prepare(ra_rank *e)
 /* `point`: where the rank goes on; NULL: it begins. */
 static ra_status run_rank(ra_rank *e, double started, const ra_point *point)
 {
-    ra_status status = prepare(e);
+    ra_status status = ra_rank_prepare(e);
     if (!status)
         ra_rank_begin(e, point);
     if (!status && !e->simulated)
@@ -203,5 +204,7 @@ ra_status ra_ring_execute(const ra_ring_plan *ring, const ra_kernel *kernel, ra_
                           ra_rank_stats *stats)
 {
     ra_rank e = {.ring = ring, .kernel = kernel, .tensors = tensors};
-    return comm->simulated ? run_simulated(ring, &e, stats) : run_real(ring, &e, comm, stats);
+    if (!comm->simulated)
+        return run_real(ring, &e, comm, stats);
+    return ra_ring_at_once(ring) ? ra_ring_run_together(ring, &e, stats) : run_simulated(ring, &e, stats);
 }

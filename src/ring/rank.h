@@ -100,12 +100,22 @@ void ra_rank_slot_set(ra_rank *e, ra_slot *s, const ra_share *keys);
 ra_status ra_rank_take_memory(ra_rank *e);
 void ra_rank_divide_memory(ra_rank *e);
 void ra_rank_give_memory(ra_rank *e, bool all);
+void ra_rank_pass_on(ra_rank *e);
 void ra_spare_free(ra_spare *spare);
 ra_status ra_rank_poll_link(ra_rank *e);
 ra_status ra_rank_read_rows(ra_rank *e, ra_storage *storage, int64_t first, int64_t count, int64_t head,
                             const ra_tensor *into, int64_t row);
 ra_status ra_rank_load_queries(ra_rank *e);
 ra_status ra_rank_load_own(ra_rank *e);
+
+/* ---- engine.c: one rank from its beginning to its end, or to where its tasks begin ---------------------------------
+ */
+
+ra_status ra_rank_prepare(ra_rank *e);
+
+/* ---- together.c: virtual ranks whose tasks are taken as one list ------------------------------------------------ */
+
+ra_status ra_ring_run_together(const ra_ring_plan *ring, const ra_rank *template, ra_rank_stats *stats);
 
 /* ---- rank_transfer.c: the greeting, and what travels ---------------------------------------------------------------
  */
@@ -130,6 +140,7 @@ ra_status ra_rank_save(ra_rank *e, ra_status status);
 int ra_rank_poll(void *user, double pairs);
 void ra_rank_close_gate(ra_rank *e);
 ra_status ra_rank_run_steps(ra_rank *e);
+ra_status ra_rank_set_steps(ra_rank *e);
 ra_status ra_rank_write_results(ra_rank *e);
 ra_status ra_rank_prove(ra_rank *e);
 void ra_rank_fill_stats(ra_rank *e, double started);

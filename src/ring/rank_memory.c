@@ -143,6 +143,18 @@ void ra_rank_give_memory(ra_rank *e, bool all)
     ra_schedule_free(&e->schedule);
 }
 
+/* To the next rank, which this one has a table for alone. */
+void ra_rank_pass_on(ra_rank *e)
+{
+    rank_block blocks[RA_RANK_BLOCKS];
+    list_blocks(e, blocks);
+    for (int i = 0; i < RA_RANK_BLOCKS; i++)
+        if (*blocks[i].at) {
+            give_block(e, &blocks[i], i);
+            *blocks[i].at = NULL;
+        }
+}
+
 void ra_spare_free(ra_spare *spare)
 {
     ra_accountant nobody = {0};

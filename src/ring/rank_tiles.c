@@ -28,7 +28,7 @@ static ra_status run_keys(ra_rank *e, ra_interval within, float *states)
     e->changed = true;
     e->run.within = within;
     e->run.states = states;
-    if (!ra_run_tasks(&e->run, e->scratch, &e->counts))
+    if (!ra_run_tasks(&e->run, e->scratch))
         return e->status ? e->status
                          : ra_fail(RA_ERROR_CANCELLED, "rank %d: cancelled by the progress callback", e->rank);
     e->pairs_before += e->counts.pairs_visible - before;
@@ -163,23 +163,18 @@ static void set_output(ra_rank *e)
     e->run.lse = e->tensors->lse ? ra_storage_view(e->tensors->lse) : NULL;
 }
 
-/* All steps of a virtual rank, whose tasks finish their rows themselves. */
-static ra_status run_at_once(ra_rank *e)
+ra_status ra_rank_set_steps(ra_rank *e)
 {
     ra_status status = RA_OK;
-    double start = ra_seconds();
     e->run.key_sets = 0;
     for (int64_t step = 0; step < e->schedule.steps && !status; step++) {
         status = ra_rank_start_phase(e, step);
         if (e->schedule.step[step].rows)
             set_in_place(e, step, &e->keys[e->run.key_sets++]);
     }
-    if (status || e->work.groups == 0)
-        return status;
     set_output(e);
     e->run.resume = false;
-    status = run_tiles(e, (ra_interval){0, e->ring->keys.length}, NULL);
-    e->stats->seconds_compute += ra_seconds() - start;
+    e->run.within = (ra_interval){0, e->ring->keys.length};
     return status;
 }
 
@@ -210,8 +205,6 @@ static ra_status run_step(ra_rank *e, int64_t step)
 
 ra_status ra_rank_run_steps(ra_rank *e)
 {
-    if (ra_ring_at_once(e->ring))
-        return run_at_once(e);
     ra_status status = e->first < e->schedule.steps ? ra_rank_start_phase(e, e->first) : RA_OK;
     if (!status)
         status = ra_rank_wait_phase(e);
@@ -286,7 +279,7 @@ static ra_status write_groups(ra_rank *e, int64_t first, int64_t count, int64_t 
 
 ra_status ra_rank_write_results(ra_rank *e)
 {
-    if (e->work.groups == 0 || ra_ring_at_once(e->ring))
+    if (e->work.groups == 0)
         return RA_OK;
     e->run.states = e->states;
     if (e->ring->options.lent) {

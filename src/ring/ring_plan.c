@@ -25,7 +25,9 @@ bool ra_ring_at_once(const ra_ring_plan *ring)
 void ra_ring_workload(const ra_ring_plan *ring, int rank, ra_workload *work)
 {
     ra_share queries = ra_partition_share(&ring->queries, rank);
-    ra_workload_lay_out(work, ring->plan, queries, ring->threads, !ra_ring_at_once(ring));
+    bool at_once = ra_ring_at_once(ring);
+    ra_workload_lay_out(work, ring->plan, queries, ring->threads,
+                        at_once ? ra_min(RA_TOGETHER, ring->options.ranks) : 1, !at_once);
     work->threads = (int)ra_max(1, ra_min(work->threads, work->tasks));
 }
 
@@ -74,6 +76,8 @@ ra_rank_memory ra_ring_memory(const ra_ring_plan *ring, int rank, const ra_sched
     int sets = ra_ring_at_once(ring) ? 0 : has_spans(ring) ? 2 : 1;
     m.states = sets * ra_memory_rounded(work->units * p->unit_floats * f);
     m.scratch = ra_memory_rounded(work->threads * work->scratch.bytes);
+    if (ring->scratch && work->groups)
+        m.scratch = ring->scratch;
     if (stored && work->groups) {
         m.output_rows = output_rows(ring, work);
         int64_t rows = p->batch * m.output_rows * p->heads;
@@ -193,6 +197,20 @@ static ra_status find_reach(ra_ring_plan *ring)
     return RA_OK;
 }
 
+/* Ranks that are worked together have the same scratch, which is enough for any of them. */
+static void find_scratch(ra_ring_plan *ring)
+{
+    int64_t threads = 1, bytes = 0;
+    ring->scratch = 0;
+    for (int rank = 0; rank < ring->options.ranks && ra_ring_at_once(ring); rank++) {
+        ra_workload work;
+        ra_ring_workload(ring, rank, &work);
+        threads = ra_max(threads, work.threads);
+        bytes = ra_max(bytes, work.scratch.bytes);
+    }
+    ring->scratch = ra_memory_rounded(threads * bytes);
+}
+
 /* What follows from the options and the problem. */
 static ra_status derive(ra_ring_plan *ring)
 {
@@ -205,6 +223,7 @@ static ra_status derive(ra_ring_plan *ring)
     ring->v_row_bytes = p->batch * kv_heads * p->value_dim * (int64_t)ra_dtype_size(o->v_dtype);
     ring->by_reference = o->transport == RA_TRANSPORT_THREADS || (o->transport == RA_TRANSPORT_SIM && o->lent);
     ring->hold_own = !(ring->by_reference && o->lent);
+    find_scratch(ring);
     ra_status status = find_needs(ring);
     return status ? status : find_reach(ring);
 }
@@ -299,6 +318,6 @@ int64_t ra_ring_plan_least(const ra_ring_plan *ring, int ranks)
     if (ring->hold_own)
         bytes += kv_rows * ring->sets * (ring->k_row_bytes + ring->v_row_bytes);
     ra_workload work;
-    ra_workload_lay_out(&work, p, ra_share_of_range(0, ra_max(1, p->q_len / ranks)), 1, true);
+    ra_workload_lay_out(&work, p, ra_share_of_range(0, ra_max(1, p->q_len / ranks)), 1, 1, true);
     return bytes + work.scratch.bytes + (ring->options.lent ? 0 : storage_bytes(ring));
 }

@@ -26,6 +26,7 @@ struct ra_ring_plan {
     bool by_reference;                /* keys and values are read where they lie, not copied into slots */
     bool hold_own;                    /* a rank has its own keys and values in a slot */
     bool sparing;                     /* a ring: what would be a third chunk in a rank's memory travels late */
+    int64_t scratch;                  /* of all threads, for whichever virtual ranks are worked together; else 0 */
     ra_rank_info *ranks;              /* [options.ranks], owned */
 };
 
@@ -43,8 +44,10 @@ struct ra_schedule;
 
 /*
  * A virtual rank that reads its keys where they lie has those of all steps at once: its tasks go through all of them,
- * with their states in scratch, as in a run in one piece. Not where spans are to be reproduced.
+ * with their states in scratch, as in a run in one piece. Not where spans are to be reproduced. So many such ranks are
+ * worked together: none waits for another's keys.
  */
+enum { RA_TOGETHER = 8 };
 bool ra_ring_at_once(const ra_ring_plan *ring);
 
 /* The tasks of a rank. */

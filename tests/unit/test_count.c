@@ -56,7 +56,7 @@ static void require_counts(const ra_plan *plan, const ra_partition *queries, int
 {
     ra_workload work;
     counts sum = {0, 0, 0};
-    ra_workload_lay_out(&work, plan, ra_partition_share(queries, rank), 2, true);
+    ra_workload_lay_out(&work, plan, ra_partition_share(queries, rank), 2, 1, true);
     assert_int_equal(ra_workload_count(&work, plan), RA_OK);
     for (int64_t i = 0; i < work.groups; i++) {
         ra_group group = ra_group_at(&work.queries, &work.grouping, i);
