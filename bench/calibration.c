@@ -19,8 +19,22 @@ static const double ENOUGH_SECONDS = 1, MOST_SECONDS = 2.5;
 
 #define BAND "causal+window:512,0"
 #define DILATION "dilated:512/1,1024/2,2048/4"
+#define COARSE "dilated:1024/1,2048/2"
 
-typedef enum run_id { FULL, BANDED, SCATTERED, DILATED, APART, CUT, BLOCKS, DECODE, STORED, BRIEF, RUNS } run_id;
+typedef enum run_id {
+    FULL,
+    BANDED,
+    SCATTERED,
+    SEGMENTS,
+    DILATED,
+    APART,
+    CUT,
+    BLOCKS,
+    DECODE,
+    STORED,
+    BRIEF,
+    RUNS
+} run_id;
 
 typedef struct run_form {
     const char *pattern;
@@ -35,6 +49,7 @@ static const run_form forms[RUNS] = {
     [FULL] = {.pattern = "full", .q_len = LENGTH, .kv_len = LENGTH},
     [BANDED] = {.pattern = BAND, .q_len = LENGTH, .kv_len = LENGTH},
     [SCATTERED] = {BAND, LENGTH, LENGTH, 4, RA_STRATEGY_ALLGATHER, RA_ORDER_STRIPED, false},
+    [SEGMENTS] = {.pattern = COARSE, .q_len = LENGTH, .kv_len = LENGTH},
     [DILATED] = {.pattern = DILATION, .q_len = LENGTH, .kv_len = LENGTH},
     [APART] = {DILATION, LENGTH, LENGTH, 4, RA_STRATEGY_ALLGATHER, RA_ORDER_STRIPED, false},
     [CUT] = {DILATION, LENGTH, LENGTH, 4, RA_STRATEGY_RING, RA_ORDER_STRIPED, false},
@@ -54,7 +69,8 @@ static const struct {
     {FULL, OF_COST(pair[MODEL_PLAIN]), OF_AMOUNT(pairs)},
     {BANDED, OF_COST(row), OF_AMOUNT(rows)},
     {SCATTERED, OF_COST(key), OF_AMOUNT(keys)},
-    {DILATED, OF_COST(pair[MODEL_DILATED]), OF_AMOUNT(pairs)},
+    {SEGMENTS, OF_COST(pair[MODEL_DILATED]), OF_AMOUNT(pairs)},
+    {DILATED, OF_COST(member), OF_AMOUNT(members)},
     {APART, OF_COST(apart), OF_AMOUNT(apart)},
     {CUT, OF_COST(cut), OF_AMOUNT(cut)},
     {BLOCKS, OF_COST(pair[MODEL_BLOCKS]), OF_AMOUNT(pairs)},

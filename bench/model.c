@@ -1,6 +1,7 @@
 #include "model.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 /* ---- How much there is to do ------------------------------------------------------------------------------------- */
@@ -29,6 +30,21 @@ static model_kind kind_of(const ra_problem *problem, const ra_plan_info *info)
                                               : MODEL_PLAIN;
 }
 
+/* Of how many branches of a dilated pattern a row is a member, in the mean: of every R-th row for W/R. */
+static double branches_of_row(const char *pattern)
+{
+    double sum = 0;
+    long long width, rate;
+    int read;
+    const char *at = pattern ? strstr(pattern, "dilated:") : NULL;
+    for (at = at ? at + strlen("dilated:") : ""; sscanf(at, "%lld/%lld%n", &width, &rate, &read) == 2 && rate > 0;) {
+        sum += 1.0 / (double)rate;
+        at += read;
+        at += *at == ',';
+    }
+    return sum;
+}
+
 /* Some queries of a head, and how they are worked. */
 typedef struct tiling {
     double rows;   /* in all, */
@@ -51,13 +67,14 @@ static double keys_packed(const tiling *t, model_kind kind, double kv_len)
     return t->rows / t->task * fmin(kv_len, reach);
 }
 
-static model_load load_of(const extents *e, model_kind kind, const tiling *t, double pairs_worked)
+static model_load load_of(const extents *e, const char *pattern, model_kind kind, const tiling *t, double pairs_worked)
 {
     double each = e->batch * e->heads * e->dims;
     model_load load = {.pairs = pairs_worked * e->dims};
     if (kind == MODEL_DECODE || t->rows == 0) /* decoding is reading keys and values, once for each pair */
         return load;
     load.rows = t->rows * each;
+    load.members = load.rows * branches_of_row(pattern);
     load.keys = keys_packed(t, kind, e->kv_len) * each;
     return load;
 }
@@ -73,7 +90,7 @@ ra_status model_work_of_plan(const ra_problem *problem, const ra_plan *plan, mod
     const tiling t = {rows, fmax(1, fmin(rows, (double)info.query_tile)),
                       info.pairs_visible / (e.batch * e.heads * rows), 1};
     *work = (model_work){.kind = kind_of(problem, &info), .ranks = 1, .threads = info.threads, .cores = info.threads};
-    work->all = load_of(&e, work->kind, &t, info.pairs_worked);
+    work->all = load_of(&e, problem->pattern, work->kind, &t, info.pairs_worked);
     work->all.regions = 1;
     work->busiest = work->all;
     return RA_OK;
@@ -97,14 +114,17 @@ static bool in_place(const ra_ring_options *ring)
     return ring->transport == RA_TRANSPORT_SIM && ring->lent;
 }
 
-/*
- * The tasks of a rank: no larger than those of the whole problem, and eight for each thread at least; where rows are
- * read in place, of eight ranks together.
- */
+/* Ranks whose tasks are one list. */
+static double ranks_together(const ra_ring_options *ring)
+{
+    return in_place(ring) ? fmin(8, ring->ranks) : 1;
+}
+
+/* The tasks of a rank: no larger than those of the whole problem, and of a list eight for each thread at least. */
 static tiling tiling_of(const extents *e, const ra_ring_options *ring, const ra_rank_info *r, double task, int threads)
 {
-    double rows = (double)r->q_rows, all = e->batch * e->heads * rows, together = in_place(ring) ? 8 : 1;
-    tiling t = {rows, fmax(1, fmin(fmin(task, rows), all * fmin(together, ring->ranks) / (8.0 * threads))), 0, 1};
+    double rows = (double)r->q_rows, all = e->batch * e->heads * rows;
+    tiling t = {rows, fmax(1, fmin(fmin(task, rows), all * ranks_together(ring) / (8.0 * threads))), 0, 1};
     t.seen = all > 0 ? r->pairs_visible / all : 0;
     t.stride = ring->order == RA_ORDER_STRIPED ? ring->ranks : 1;
     return t;
@@ -113,10 +133,11 @@ static tiling tiling_of(const extents *e, const ra_ring_options *ring, const ra_
 /* States in memory that is taken for them cost as much as their rows; a step packs the rows once more. */
 static const double PACKED_AGAIN = 0.2;
 
-static model_load load_of_rank(const extents *e, const ra_ring_options *ring, const ra_rank_info *r, model_kind kind,
-                               const tiling *t)
+static model_load load_of_rank(const ra_problem *problem, const ra_ring_options *ring, const ra_rank_info *r,
+                               model_kind kind, const tiling *t)
 {
-    model_load load = load_of(e, kind, t, r->pairs_worked);
+    extents e = extents_of(problem);
+    model_load load = load_of(&e, problem->pattern, kind, t, r->pairs_worked);
     bool at_once = in_place(ring);
     /* Of what a rank takes one after the other it begins only what it sees something of. */
     double steps = fmin((double)r->steps, (double)r->hops + 1);
@@ -125,8 +146,8 @@ static model_load load_of_rank(const extents *e, const ra_ring_options *ring, co
         load.cut = at_once && ring->strategy == RA_STRATEGY_RING ? load.keys : 0;
     }
     load.kept = at_once ? 0 : load.rows * (1 + PACKED_AGAIN * steps);
-    load.regions = at_once ? 1 : steps + 1;
-    load.bytes = bytes_copied(e, ring, r);
+    load.regions = at_once ? 1 / ranks_together(ring) : steps + 1;
+    load.bytes = bytes_copied(&e, ring, r);
     return load;
 }
 
@@ -135,6 +156,7 @@ static void add(model_load *sum, const model_load *load)
     sum->pairs += load->pairs;
     sum->apart += load->apart;
     sum->rows += load->rows;
+    sum->members += load->members;
     sum->keys += load->keys;
     sum->cut += load->cut;
     sum->kept += load->kept;
@@ -165,7 +187,7 @@ ra_status model_work_of_ring(const ra_problem *problem, const ra_options *option
         if (status)
             return status;
         tiling t = tiling_of(&e, ring, &r, (double)info.query_tile, work->threads);
-        model_load load = load_of_rank(&e, ring, &r, work->kind, &t);
+        model_load load = load_of_rank(problem, ring, &r, work->kind, &t);
         add(&work->all, &load);
         if (rank == 0 || load.pairs > work->busiest.pairs)
             work->busiest = load;
@@ -179,7 +201,7 @@ ra_status model_work_of_ring(const ra_problem *problem, const ra_options *option
 static double in_tiles(const machine_model *m, model_kind kind, const model_load *load)
 {
     return load->pairs * m->pair[kind] + load->apart * m->apart + (load->rows + load->kept) * m->row +
-           load->keys * m->key + load->cut * m->cut;
+           load->members * m->member + load->keys * m->key + load->cut * m->cut;
 }
 
 model_prediction model_time(const machine_model *m, const model_work *w)

@@ -19,6 +19,7 @@ typedef struct model_load {
     double pairs;   /* that are worked on, masked lanes included */
     double apart;   /* of these, those of dilated queries that stripes leave in smaller groups */
     double rows;    /* of queries: packed, and finished */
+    double members; /* of dilated branches: packed once more for each, and merged */
     double keys;    /* that tasks pack; about, because a plan does not say how many share them */
     double cut;     /* of these, those of dilated blocks that stripes cut into smaller ones */
     double kept;    /* rows whose states are kept from step to step: what that comes to in rows */
@@ -29,7 +30,7 @@ typedef struct model_load {
 /* What one of each costs: seconds of one thread while all of them work; for regions and bytes, of the run. */
 typedef struct machine_model {
     double pair[MODEL_KINDS];
-    double row, key, apart, cut, region, byte;
+    double row, member, key, apart, cut, region, byte;
     int threads; /* that worked when this was learned */
 } machine_model;
 

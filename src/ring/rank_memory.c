@@ -143,7 +143,7 @@ void ra_rank_give_memory(ra_rank *e, bool all)
     ra_schedule_free(&e->schedule);
 }
 
-/* To the next rank, which this one has a table for alone. */
+/* What it holds is the next rank's from now on. */
 void ra_rank_pass_on(ra_rank *e)
 {
     rank_block blocks[RA_RANK_BLOCKS];

@@ -71,6 +71,12 @@ static void end(companion *c)
     ra_rank_give_memory(&c->rank, true);
 }
 
+static ra_status cancelled(const company *all)
+{
+    return ra_fail(RA_ERROR_CANCELLED, "cancelled by the progress callback after %.0f of %.0f pairs", all->pairs,
+                   all->ring->plan->all.pairs_visible);
+}
+
 /* The tasks of the first, and of all that come next. */
 static ra_status work(company *all, companion *some, int count)
 {
@@ -82,10 +88,7 @@ static ra_status work(company *all, companion *some, int count)
     all->reported = some[0].rank.pairs_reported;
     for (int i = 0; i < count; i++)
         all->pairs += some[i].rank.counts.pairs_visible;
-    if (done)
-        return RA_OK;
-    return ra_fail(RA_ERROR_CANCELLED, "cancelled by the progress callback after %.0f of %.0f pairs", all->pairs,
-                   all->ring->plan->all.pairs_visible);
+    return done ? RA_OK : cancelled(all);
 }
 
 static ra_status run_some(company *all, companion *some, int first, int count, ra_rank_stats *stats)
@@ -117,8 +120,10 @@ ra_status ra_ring_run_together(const ra_ring_plan *ring, const ra_rank *template
         status = run_some(&all, some, first, (int)ra_min(RA_TOGETHER, ring->options.ranks - first), stats);
     ra_spare_free(&all.spare);
     free(some);
+    /* The calling thread may have run out of tasks before the others did. */
     const ra_plan *p = ring->plan;
-    if (!status && p->progress && all.reported < p->all.pairs_visible)
-        p->progress(p->progress_user, p->all.pairs_visible, p->all.pairs_visible);
+    if (!status && p->progress && all.reported < p->all.pairs_visible &&
+        p->progress(p->progress_user, p->all.pairs_visible, p->all.pairs_visible))
+        status = cancelled(&all);
     return status;
 }

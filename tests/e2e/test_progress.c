@@ -97,6 +97,60 @@ static void cancelling_stops_the_run(void **state)
             }
 }
 
+/* Over virtual ranks, whose tasks are taken as one list, several ranks at a time. */
+static ra_status run_ring(const sample *s, int ranks, int threads, watcher *w, ra_rank_stats *stats)
+{
+    const ra_tensor *t = s->tensors;
+    ra_options options = RA_OPTIONS_INIT;
+    ra_ring_options ring = RA_RING_OPTIONS_INIT;
+    ra_ring_plan *plan;
+    ra_comm *comm;
+    options.threads = threads;
+    options.progress = watch;
+    options.progress_user = w;
+    ring.ranks = ranks;
+    ring.lent = 1;
+    assert_int_equal(ra_ring_plan_create(&s->problem, &options, &ring, &plan), RA_OK);
+    assert_int_equal(ra_comm_sim(ranks, &comm), RA_OK);
+    ra_status status = ra_ring_forward(plan, comm, &t[SAMPLE_QUERY], &t[SAMPLE_KEY], &t[SAMPLE_VALUE],
+                                       &t[SAMPLE_OUTPUT], &t[SAMPLE_LSE], stats);
+    ra_comm_free(comm);
+    ra_ring_plan_free(plan);
+    return status;
+}
+
+static void virtual_ranks_report(void **state)
+{
+    (void)state;
+    enum { MOST = 19 };
+    for (int i = 0; i < SHAPES; i++)
+        for (int ranks = 3; ranks <= MOST; ranks += 8)
+            for (int threads = 1; threads <= 3; threads++) {
+                watcher w = {.caller = pthread_self()};
+                ra_rank_stats stats[MOST];
+                double pairs = 0;
+                sample s;
+                make_shape(&s, &shapes[i]);
+                for (int rank = 0; rank < ranks; rank++)
+                    stats[rank] = (ra_rank_stats)RA_RANK_STATS_INIT;
+                assert_int_equal(run_ring(&s, ranks, threads, &w, stats), RA_OK);
+                assert_false(w.backward || w.elsewhere || w.total_changed);
+                for (int rank = 0; rank < ranks; rank++) {
+                    pairs += stats[rank].pairs_visible;
+                    assert_true(stats[rank].rank == rank && stats[rank].seconds_compute >= 0);
+                    assert_true(stats[rank].seconds_total >= stats[rank].seconds_compute);
+                    assert_true(stats[rank].peak_bytes <= stats[rank].planned_peak_bytes);
+                }
+                assert_true(w.last == w.total && w.total == pairs);
+
+                watcher stopper = {.caller = pthread_self(), .stop_at = 2};
+                ra_status status = run_ring(&s, ranks, threads, &stopper, NULL);
+                assert_int_equal(status, stopper.calls == 2 ? RA_ERROR_CANCELLED : RA_OK);
+                assert_true(status == RA_OK || strstr(ra_last_message(), "cancelled"));
+                sample_free(&s);
+            }
+}
+
 static void statistics_are_the_plans(void **state)
 {
     (void)state;
@@ -159,7 +213,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(progress_goes_forward),    cmocka_unit_test(cancelling_stops_the_run),
         cmocka_unit_test(statistics_are_the_plans), cmocka_unit_test(a_long_run_stays_within_its_plan),
-        cmocka_unit_test(shorter_statistics),
+        cmocka_unit_test(shorter_statistics),       cmocka_unit_test(virtual_ranks_report),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

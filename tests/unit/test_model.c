@@ -8,6 +8,7 @@ static const machine_model MADE_UP = {
     .pair = {[MODEL_PLAIN] = 2, [MODEL_DILATED] = 3, [MODEL_BLOCKS] = 5, [MODEL_DECODE] = 7},
     .row = 100,
     .key = 10,
+    .member = 11,
     .apart = 4,
     .cut = 20,
     .region = 1000,
@@ -54,10 +55,10 @@ static void virtual_ranks_add_up(void **state)
                              .ranks = 4,
                              .threads = 2,
                              .cores = 2,
-                             .all = {.pairs = 80, .apart = 30, .cut = 6, .regions = 16, .bytes = 100},
+                             .all = {.pairs = 80, .members = 5, .apart = 30, .cut = 6, .regions = 16, .bytes = 100},
                              .busiest = {.pairs = 50, .regions = 4, .bytes = 70}};
     model_prediction p = model_time(&MADE_UP, &work);
-    near(p.tiles, (80 * 3 + 30 * 4 + 6 * 20) / 2.0);
+    near(p.tiles, (80 * 3 + 5 * 11 + 30 * 4 + 6 * 20) / 2.0);
     near(p.idle, 0);
     near(p.regions, 16 * 1000);
     near(p.bytes, 50);
@@ -167,6 +168,7 @@ static void stripes_of_gaps(void **state)
     near(work_of(&problem, &ring).all.apart, 0);
     ring.order = RA_ORDER_STRIPED;
     model_work work = work_of(&problem, &ring);
+    near(work.all.members, 1.5 * work.all.rows);
     near(work.all.apart, work.all.pairs);
     near(work.all.cut, work.all.keys);
     ring.strategy = RA_STRATEGY_ALLGATHER;
