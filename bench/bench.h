@@ -10,6 +10,7 @@ enum { BENCH_MOST_LENGTHS = 8 };
 typedef struct bench_options {
     int threads;               /* of the kernels measured; 0: the suite's own number */
     int rounds;                /* samples of each case at most; SAMPLING_MOST or fewer */
+    int short_rounds;          /* compare: the same of short sequences, on which noise tells most */
     double seconds;            /* after which a suite begins no further round; 0: no limit */
     const char *only;          /* NULL, or a text that the names of the cases to run contain */
     bool (*interrupted)(void); /* asked between samples: whether to stop */

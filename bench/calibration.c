@@ -53,7 +53,7 @@ static const run_form forms[RUNS] = {
     [DILATED] = {.pattern = DILATION, .q_len = LENGTH, .kv_len = LENGTH},
     [APART] = {DILATION, LENGTH, LENGTH, 4, RA_STRATEGY_ALLGATHER, RA_ORDER_STRIPED, false},
     [CUT] = {DILATION, LENGTH, LENGTH, 4, RA_STRATEGY_RING, RA_ORDER_STRIPED, false},
-    [BLOCKS] = {.pattern = "blocks:64:density=0.2", .q_len = LENGTH, .kv_len = LENGTH},
+    [BLOCKS] = {.pattern = "blocks:64:density=0.15", .q_len = LENGTH, .kv_len = LENGTH},
     [DECODE] = {.pattern = "full", .q_len = 1, .kv_len = LENGTH},
     [STORED] = {BAND, LENGTH, LENGTH, 4, RA_STRATEGY_RING, RA_ORDER_CONTIGUOUS, true},
     [BRIEF] = {"full", SHORT, SHORT, 4, RA_STRATEGY_RING, RA_ORDER_CONTIGUOUS, true},

@@ -252,9 +252,11 @@ static int report(compare_bench *b, int index)
 }
 
 /* The cases that were added, in turns; what they held is given back. */
-static int run_set(compare_bench *b)
+static int run_set(compare_bench *b, int rounds)
 {
     int code = 0, prepared = 0;
+    bench_options own = *b->options;
+    own.rounds = rounds;
     for (int i = 0; i < b->count && !code && !b->options->interrupted(); i++) {
         if (!harness_wanted(b->options, b->cases[i].name))
             continue;
@@ -266,7 +268,7 @@ static int run_set(compare_bench *b)
     if (prepared && !code)
         add_calibration(b);
     if (!code)
-        code = harness_measure(b->options, b->turns, b->count + 1);
+        code = harness_measure(&own, b->turns, b->count + 1);
     if (!code && b->turns[b->count].taken.count)
         calibration_learn(b->calibration, &b->model);
     for (int i = 0; i < b->count && !code; i++)
@@ -300,6 +302,14 @@ static void open_calibration(compare_bench *b)
     }
 }
 
+/* More where a round takes less: a case of some milliseconds is soon disturbed. */
+static int rounds_of(const bench_options *options, int64_t length)
+{
+    return length <= LENGTHS[0]   ? options->short_rounds
+           : length <= LENGTHS[1] ? (options->rounds + options->short_rounds) / 2
+                                  : options->rounds;
+}
+
 static int compare_length(compare_bench *b, int64_t length)
 {
     char documents[PATTERN];
@@ -314,7 +324,7 @@ static int compare_length(compare_bench *b, int64_t length)
             add_naive(b, length, patterns[i]);
         printf("\n%lld tokens, %s\n", (long long)length, patterns[i]);
         print_head();
-        code |= run_set(b);
+        code |= run_set(b, rounds_of(b->options, length));
     }
     bench_pool_give(&b->pool);
     return code;
@@ -327,7 +337,7 @@ static int compare_published(compare_bench *b)
         "\nconfigurations of published reports, run here; what was published is in the rows, and in ringattn report\n");
     print_head();
     add_published(b);
-    int code = run_set(b);
+    int code = run_set(b, b->options->rounds);
     bench_pool_give(&b->pool);
     return code;
 }

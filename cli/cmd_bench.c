@@ -15,6 +15,7 @@ typedef struct bench_suite {
     const char *name;
     int (*run)(const bench_options *options);
     int rounds, quick_rounds; /* unless --rounds says otherwise */
+    int short_rounds;         /* 0: as many as others */
     bool samples, length;     /* which options it takes beside --quick and --output */
     bool lengths, budget;     /* several, and what a process may hold */
     bool published;           /* --seed-table */
@@ -28,6 +29,7 @@ static const bench_suite SUITES[] = {
      .run = bench_compare,
      .rounds = 7,
      .quick_rounds = 3,
+     .short_rounds = 21,
      .samples = true,
      .lengths = true,
      .published = true,
@@ -148,14 +150,22 @@ static int print_suites(void)
     return EXIT_OK;
 }
 
+static void set_rounds(bench_options *bench, const bench_suite *suite)
+{
+    bench->rounds = bench->quick ? suite->quick_rounds : suite->rounds;
+    bench->short_rounds = bench->quick || !suite->short_rounds ? bench->rounds : suite->short_rounds;
+}
+
 /* The options that a suite takes; `rounds` and the others are left alone where it takes none. */
 static int parse(const bench_suite *suite, int argc, char **argv, bench_options *bench)
 {
     int64_t rounds = 0, threads = 0;
-    char verb[32], rounds_help[64];
+    char verb[32], rounds_help[96], more[48] = "";
     const char *input = "gen:1";
     snprintf(verb, sizeof verb, "bench %s", suite->name);
-    snprintf(rounds_help, sizeof rounds_help, "samples of each case at most (default %d)", suite->rounds);
+    if (suite->short_rounds)
+        snprintf(more, sizeof more, ", of short sequences up to %d", suite->short_rounds);
+    snprintf(rounds_help, sizeof rounds_help, "samples of each case at most (default %d%s)", suite->rounds, more);
     arg_shape lengths = {0};
     const struct {
         bool taken;
@@ -241,7 +251,9 @@ static int parse(const bench_suite *suite, int argc, char **argv, bench_options 
     for (int i = 0; i < lengths.dims && i < BENCH_MOST_LENGTHS; i++)
         bench->lengths[bench->length_count++] = lengths.extents[i];
     bench->threads = (int)threads;
-    bench->rounds = rounds ? (int)rounds : bench->quick ? suite->quick_rounds : suite->rounds;
+    set_rounds(bench, suite);
+    if (rounds)
+        bench->rounds = bench->short_rounds = (int)rounds;
     return code;
 }
 
@@ -254,7 +266,7 @@ static int run_all(const bench_options *bench)
         if (suite->hidden || suite->all)
             continue;
         bench_options own = *bench;
-        own.rounds = bench->quick ? suite->quick_rounds : suite->rounds;
+        set_rounds(&own, suite);
         printf("%s== %s\n", i ? "\n" : "", suite->name);
         fflush(stdout);
         int failed = suite->run(&own);
