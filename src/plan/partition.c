@@ -34,8 +34,17 @@ ra_range ra_share_range(const ra_share *s, int64_t i)
     return (ra_range){first, ra_min(first + RA_KEY_BLOCK, s->length), i * RA_KEY_BLOCK, i};
 }
 
+/* Of stripes: the first from the position's own block on. The last one may end before its block does. */
+static int64_t find_stripe(const ra_share *s, int64_t position)
+{
+    int64_t before = ra_max(0, position / RA_KEY_BLOCK - s->first);
+    return position < s->length ? ra_min(ra_ceil_div(before, s->step), s->ranges) : s->ranges;
+}
+
 int64_t ra_share_find(const ra_share *s, int64_t position)
 {
+    if (!s->list && s->step)
+        return find_stripe(s, position);
     int64_t low = 0, high = s->ranges;
     while (low < high) {
         int64_t middle = low + (high - low) / 2;

@@ -81,10 +81,12 @@ static void mark_members(const ra_lattice *lattice, const ra_share *keys, int64_
     }
 }
 
-/* What queries at positions first <= i < end see in a branch; all of them are in one row of blocks, if there are any.
+/*
+ * What queries at positions first <= i < end see in a branch; all of them are in one row of blocks, if there are any.
+ * `done` is what was marked last: queries of one segment see the same.
  */
 static void mark_branch(const ra_plan *p, int64_t head, const ra_lattice *lattice, int64_t first, int64_t end,
-                        const ra_share *keys, uint64_t *words)
+                        const ra_share *keys, ra_interval *done, uint64_t *words)
 {
     const ra_blocks *blocks = p->pattern.blocks;
     ra_interval queries = ra_branch_members(lattice, first, end);
@@ -95,7 +97,9 @@ static void mark_branch(const ra_plan *p, int64_t head, const ra_lattice *lattic
         return;
     int64_t lo = ra_lattice_position(lattice, seen.lo), hi = ra_lattice_position(lattice, seen.hi - 1) + 1;
     if (!blocks) {
-        mark_members(lattice, keys, lo, hi, words);
+        if (lo < done->lo || hi > done->hi)
+            mark_members(lattice, keys, lo, hi, words);
+        *done = (ra_interval){lo, hi};
         return;
     }
     int64_t column, column_end;
@@ -110,13 +114,14 @@ static void mark_head(const ra_plan *p, int64_t head, const ra_share *queries, c
     const ra_blocks *blocks = p->pattern.blocks;
     for (int branch = 0; branch < ra_pattern_branches(&p->pattern, head); branch++) {
         ra_lattice lattice = ra_pattern_lattice(&p->pattern, head, branch);
+        ra_interval done = {0, 0};
         for (int64_t i = 0; i < queries->ranges; i++) {
             ra_range range = ra_share_range(queries, i);
             int64_t end = range.end + p->offset;
             /* Before position 0 nothing is seen. */
             for (int64_t at = ra_max(0, range.first + p->offset), next; at < end; at = next) {
                 next = blocks ? ra_min(end, (at / blocks->size + 1) * blocks->size) : end;
-                mark_branch(p, head, &lattice, at, next, keys, words);
+                mark_branch(p, head, &lattice, at, next, keys, &done, words);
             }
         }
     }
