@@ -30,19 +30,23 @@ static model_kind kind_of(const ra_problem *problem, const ra_plan_info *info)
                                               : MODEL_PLAIN;
 }
 
-/* Of how many branches of a dilated pattern a row is a member, in the mean: of every R-th row for W/R. */
+/*
+ * Of how many branches of a dilated pattern a row is a member, in the mean: of W/R every R-th row. In the mode
+ * "grouped" a head has one of them.
+ */
 static double branches_of_row(const char *pattern)
 {
-    double sum = 0;
+    double sum = 0, count = 0;
     long long width, rate;
     int read;
     const char *at = pattern ? strstr(pattern, "dilated:") : NULL;
     for (at = at ? at + strlen("dilated:") : ""; sscanf(at, "%lld/%lld%n", &width, &rate, &read) == 2 && rate > 0;) {
         sum += 1.0 / (double)rate;
+        count++;
         at += read;
         at += *at == ',';
     }
-    return sum;
+    return strncmp(at, ":mode=grouped", strlen(":mode=grouped")) ? sum : sum / count;
 }
 
 /* Some queries of a head, and how they are worked. */
@@ -114,10 +118,10 @@ static bool in_place(const ra_ring_options *ring)
     return ring->transport == RA_TRANSPORT_SIM && ring->lent;
 }
 
-/* Ranks whose tasks are one list. */
+/* Ranks whose tasks are one list: eight at most, in lists of about the same length. */
 static double ranks_together(const ra_ring_options *ring)
 {
-    return in_place(ring) ? fmin(8, ring->ranks) : 1;
+    return in_place(ring) ? ring->ranks / ceil(ring->ranks / 8.0) : 1;
 }
 
 /* The tasks of a rank: no larger than those of the whole problem, and of a list eight for each thread at least. */

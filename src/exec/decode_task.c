@@ -160,7 +160,8 @@ void ra_decode_task(ra_worker *w, int64_t task)
     start_rows(run, &t);
 
     /* In the order of memory: all heads of a block together, or one head after the other through the span. */
-    int64_t step = heads_inside(run->keys->k) && heads_inside(run->keys->v) ? t.heads : 1;
+    bool inside = run->key_sets && heads_inside(run->keys->k) && heads_inside(run->keys->v);
+    int64_t step = inside ? t.heads : 1;
     for (int64_t head = 0; head < t.heads; head += step)
         if (!work_keys(w, &t, head, step))
             return;

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Schedule, workload and all memory, before anything is read. */
 ra_status ra_rank_prepare(ra_rank *e)
 {
     const ra_tensors *t = e->tensors;

@@ -83,7 +83,7 @@ static void mark_members(const ra_lattice *lattice, const ra_share *keys, int64_
 
 /*
  * What queries at positions first <= i < end see in a branch; all of them are in one row of blocks, if there are any.
- * `done` is what was marked last: queries of one segment see the same.
+ * `done` is marked already: queries of one segment see the same.
  */
 static void mark_branch(const ra_plan *p, int64_t head, const ra_lattice *lattice, int64_t first, int64_t end,
                         const ra_share *keys, ra_interval *done, uint64_t *words)

@@ -163,6 +163,7 @@ static void set_output(ra_rank *e)
     e->run.lse = e->tensors->lse ? ra_storage_view(e->tensors->lse) : NULL;
 }
 
+/* What the tasks of a virtual rank go through, which finish their rows themselves: the keys of all its steps. */
 ra_status ra_rank_set_steps(ra_rank *e)
 {
     ra_status status = RA_OK;

@@ -22,13 +22,19 @@ bool ra_ring_at_once(const ra_ring_plan *ring)
     return ring->by_reference && ring->options.transport == RA_TRANSPORT_SIM && !has_spans(ring);
 }
 
+int ra_ring_together(const ra_ring_plan *ring)
+{
+    enum { MOST = 8 };
+    int ranks = ring->options.ranks, lists = (int)ra_ceil_div(ranks, MOST);
+    return ra_ring_at_once(ring) ? (int)ra_ceil_div(ranks, lists) : 1;
+}
+
 void ra_ring_workload(const ra_ring_plan *ring, int rank, ra_workload *work)
 {
     ra_share queries = ra_partition_share(&ring->queries, rank);
-    bool at_once = ra_ring_at_once(ring);
-    ra_workload_lay_out(work, ring->plan, queries, ring->threads,
-                        at_once ? ra_min(RA_TOGETHER, ring->options.ranks) : 1, !at_once);
-    work->threads = (int)ra_max(1, ra_min(work->threads, work->tasks));
+    int64_t together = ra_ring_together(ring);
+    ra_workload_lay_out(work, ring->plan, queries, ring->threads, together, !ra_ring_at_once(ring));
+    work->threads = (int)ra_max(1, ra_min(work->threads, work->tasks * together));
 }
 
 /* Rows of output that are finished at a time: whole groups, of all heads. */

@@ -44,11 +44,13 @@ struct ra_schedule;
 
 /*
  * A virtual rank that reads its keys where they lie has those of all steps at once: its tasks go through all of them,
- * with their states in scratch, as in a run in one piece. Not where spans are to be reproduced. So many such ranks are
- * worked together: none waits for another's keys.
+ * with their states in scratch, as in a run in one piece. Not where spans are to be reproduced.
  */
-enum { RA_TOGETHER = 8 };
 bool ra_ring_at_once(const ra_ring_plan *ring);
+
+/* Such ranks are worked several together, because none waits for another's keys: so many at most; 1 where not at once.
+ */
+int ra_ring_together(const ra_ring_plan *ring);
 
 /* The tasks of a rank. */
 void ra_ring_workload(const ra_ring_plan *ring, int rank, ra_workload *work);

@@ -14,6 +14,7 @@ typedef struct companion {
     ra_rank_stats stats;
     ra_transport transport;
     bool open, broken;
+    double seconds; /* until its tasks could begin */
 } companion;
 
 /* What they have in common. */
@@ -29,6 +30,7 @@ typedef struct company {
 static ra_status begin(company *all, companion *c, int rank)
 {
     ra_rank *e = &c->rank;
+    double started = ra_seconds();
     *e = *all->template;
     c->stats = (ra_rank_stats)RA_RANK_STATS_INIT;
     e->rank = rank;
@@ -52,6 +54,7 @@ static ra_status begin(company *all, companion *c, int rank)
     if (!status && e->scratch)
         all->scratch = e->scratch;
     ra_rank_pass_on(e);
+    c->seconds = ra_seconds() - started;
     return status;
 }
 
@@ -60,7 +63,7 @@ static ra_status finish(companion *c)
 {
     ra_rank *e = &c->rank;
     c->stats.seconds_compute = e->counts.threads ? e->run.busy / e->counts.threads : 0;
-    ra_rank_fill_stats(e, ra_seconds() - c->stats.seconds_compute);
+    ra_rank_fill_stats(e, ra_seconds() - c->seconds - c->stats.seconds_compute);
     return ra_rank_prove(e);
 }
 
@@ -84,7 +87,7 @@ static ra_status work(company *all, companion *some, int count)
         some[i].rank.run.poll_user = &some[0].rank;
         some[i].rank.run.next = i + 1 < count ? &some[i + 1].rank.run : NULL;
     }
-    bool done = ra_run_tasks(&some[0].rank.run, all->scratch);
+    bool done = !all->scratch || ra_run_tasks(&some[0].rank.run, all->scratch); /* no scratch: nobody has a row */
     all->reported = some[0].rank.pairs_reported;
     for (int i = 0; i < count; i++)
         all->pairs += some[i].rank.counts.pairs_visible;
@@ -114,10 +117,11 @@ static ra_status run_some(company *all, companion *some, int first, int count, r
 ra_status ra_ring_run_together(const ra_ring_plan *ring, const ra_rank *template, ra_rank_stats *stats)
 {
     company all = {.ring = ring, .template = template};
-    companion *some = calloc(RA_TOGETHER, sizeof *some);
+    int most = ra_ring_together(ring);
+    companion *some = calloc((size_t)most, sizeof *some);
     ra_status status = some ? RA_OK : ra_fail(RA_ERROR_MEMORY, "out of memory: virtual ranks");
-    for (int first = 0; first < ring->options.ranks && !status; first += RA_TOGETHER)
-        status = run_some(&all, some, first, (int)ra_min(RA_TOGETHER, ring->options.ranks - first), stats);
+    for (int first = 0; first < ring->options.ranks && !status; first += most)
+        status = run_some(&all, some, first, (int)ra_min(most, ring->options.ranks - first), stats);
     ra_spare_free(&all.spare);
     free(some);
     /* The calling thread may have run out of tasks before the others did. */

@@ -215,6 +215,64 @@ static void rings_that_spare_memory(void **state)
     }
 }
 
+/* Ranks that have queries and no key that these see, and ranks that have no queries. */
+static void ranks_with_nothing_to_do(void **state)
+{
+    (void)state;
+    static const ra_piece one_each[] = {{0, 1, 0}, {1, 2, 1}}, last_alone[] = {{0, 2, 8}};
+    choices choice = {1};
+    ra_problem problem = RA_PROBLEM_INIT;
+    sample s;
+    problem.q_len = 2;
+    problem.kv_len = 1;
+    problem.heads = 2;
+    problem.head_dim = 20;
+    problem.pattern = "causal";
+    sample_make(&s, &problem);
+    oracle_rows expected = sample_oracle(&s, ORACLE_ROWS, &choice);
+    for (int way = 0; way < WAYS; way++)
+        for (int strategy = 0; strategy < 3; strategy++) {
+            ring_case c = ring_case_make((enum way)way, 2, (ra_strategy)strategy, RA_ORDER_CONTIGUOUS);
+            c.options.q_pieces = one_each;
+            c.options.q_piece_count = 2;
+            run_and_compare(&s, &expected, &c);
+            c.options.ranks = 9;
+            c.options.q_pieces = last_alone;
+            c.options.q_piece_count = 1;
+            run_and_compare(&s, &expected, &c);
+        }
+    oracle_free(&expected);
+    sample_free(&s);
+}
+
+/* Of one ring, whatever ranks are. */
+static void transports_change_no_bits(void **state)
+{
+    (void)state;
+    static const char *const patterns[] = {"full", "causal", "window:70,200", "blocks:64:density=0.3"};
+    for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++)
+        for (int order = 0; order < ORDERS; order++) {
+            ra_problem problem = RA_PROBLEM_INIT;
+            sample s;
+            char *kept = NULL;
+            problem.q_len = 700;
+            problem.heads = 2;
+            problem.head_dim = 20;
+            problem.pattern = patterns[i];
+            sample_make(&s, &problem);
+            for (int way = 0; way < WAYS; way++) {
+                ring_case c = ring_case_make((enum way)way, 3, RA_STRATEGY_RING, (ra_order)order);
+                REQUIRE(ring_case_run(&c, &s, NULL, NULL) == RA_OK, "%s; %s: %s", ring_case_text(&c), sample_text(&s),
+                        ring_message(0));
+                REQUIRE(!kept || sample_same(&s, kept), "%s; %s: other bits than virtual ranks have",
+                        ring_case_text(&c), sample_text(&s));
+                kept = kept ? kept : sample_keep(&s);
+            }
+            free(kept);
+            sample_free(&s);
+        }
+}
+
 /* The result that was kept is that of a ring too, with as many ranks and in whatever way and order. */
 static void require_bits(const sample *s, ra_kernel_id kernel, const char *kept)
 {
@@ -272,6 +330,8 @@ int main(void)
         cmocka_unit_test(every_axis_against_the_oracle),
         cmocka_unit_test(random_problems),
         cmocka_unit_test(rings_that_spare_memory),
+        cmocka_unit_test(ranks_with_nothing_to_do),
+        cmocka_unit_test(transports_change_no_bits),
         cmocka_unit_test(broadcast_and_allgather_have_the_bits_of_a_run_in_one_piece),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
