@@ -101,7 +101,7 @@ static void pack_edge(const ra_run *run, const ra_rows *rows, const ra_block *bl
     run->kernel->pack_rows(rows, block->rows - block->skip, dim, packed + (int64_t)block->skip * dim);
 }
 
-/* Where a block's keys and values will be; keys in place where a kernel can read them. */
+/* Where a block's keys and values will be; keys in place where a kernel can read them, which takes whole units. */
 static void place_block(tile_task *t, const ra_key_block *b, int place)
 {
     const ra_plan *p = t->worker->run->plan;
@@ -109,7 +109,8 @@ static void place_block(tile_task *t, const ra_key_block *b, int place)
     packed_block *taken = &t->blocks[place];
     *taken = (packed_block){.block = b->block, .key = key.data, .key_stride = key.row_stride};
     taken->value = t->value + (int64_t)place * RA_KEY_BLOCK * ra_ceil_div(p->value_dim, RA_PANEL) * RA_PANEL;
-    if (b->block.skip || key.index || key.dtype != RA_F32 || key.dim_stride != 1 || key.row_stride != p->head_dim) {
+    bool whole = !b->block.skip && b->block.rows % RA_KEY_UNIT == 0;
+    if (!whole || key.index || key.dtype != RA_F32 || key.dim_stride != 1 || key.row_stride != p->head_dim) {
         taken->widened = t->key + (int64_t)place * RA_KEY_BLOCK * p->head_dim;
         taken->key = taken->widened;
         taken->key_stride = p->head_dim;
@@ -254,7 +255,6 @@ static double work_tile(tile_task *t, int group, const packed_block *b, const ra
     ra_tile_call *c = &t->call;
     c->key = b->key;
     c->key_stride = b->key_stride;
-    c->key_rows = b->block.rows;
     c->value = b->value;
     c->guard = b->guard;
     c->narrow = tiles->groups[group].rows <= run->work->grouping.narrow;
@@ -269,7 +269,6 @@ static double work_tile(tile_task *t, int group, const packed_block *b, const ra
         c->seen = tile->bits ? t->seen : NULL;
     }
     c->query = t->query + (int64_t)group * tiles->lanes * c->head_dim;
-    c->next_query = t->query + (int64_t)((group + 1) % tiles->group_count) * tiles->lanes * c->head_dim;
     c->state = state + group * run->plan->unit_floats;
     run->kernel->tile(c);
     t->worker->counts.tiles += 1;

@@ -27,13 +27,11 @@ typedef struct ra_fetch {
 
 /* One group of `lanes` queries against one block of keys. */
 typedef struct ra_tile_call {
-    const float *query;      /* [head_dim][lanes] */
-    const float *next_query; /* the query of the call after this one, to be fetched; any address will do */
-    const float *key;        /* row k at key + k * key_stride, k < key_rows */
+    const float *query; /* [head_dim][lanes] */
+    const float *key;   /* row k at key + k * key_stride, begin <= k < end; whatever is in rows that no lane sees */
     int64_t key_stride;
-    int key_rows;       /* 1..RA_KEY_BLOCK */
-    int begin, end;     /* keys to work: multiples of RA_KEY_UNIT, end may pass key_rows by less than a unit */
-    const float *value; /* panels [value_dim / 4, rounded up][RA_KEY_BLOCK][4], zero from key_rows to `end` */
+    int begin, end;     /* keys to work: multiples of RA_KEY_UNIT, end at most RA_KEY_BLOCK */
+    const float *value; /* panels [value_dim / 4, rounded up][RA_KEY_BLOCK][4], zero in rows that no lane sees */
     int head_dim, value_dim;
     float factor;           /* what scores are multiplied by */
     const int32_t *lo, *hi; /* NULL, or [lanes]: lane i sees keys lo[i] <= k < hi[i] */

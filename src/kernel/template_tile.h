@@ -22,17 +22,17 @@ INLINE void fetch_burst(ra_fetch *f)
 /*
  * In what follows `n` is how many vectors of a group are worked: all, or all but the last where that has no rows.
  *
- * block[j][lane] (+)= column[lane] * b[j * step]: the whole arithmetic of both products. The first product of a sum is
- * a plain one: to clear the sums and then store them costs a cycle more for each.
+ * block[j][lane] (+)= column[lane] * b[j * stride]: the whole arithmetic of both products. The first product of a sum
+ * is a plain one: to clear the sums and then store them costs a cycle more for each.
  */
-INLINE void add_product(const float *column, const float *const b[4], ptrdiff_t at, bool first, int n,
-                        vec block[4][VECTORS])
+INLINE void add_product(const float *column, const float *b, ptrdiff_t stride, bool first, int n, vec block[4][VECTORS])
 {
+    const float *const at[4] = {b, b + stride, b + 2 * stride, b + 3 * stride};
     vec x[VECTORS];
     for (int i = 0; i < n; i++)
         x[i] = v_load(column + i * WIDTH);
     for (int j = 0; j < 4; j++) {
-        vec broadcast = v_set(b[j][at]);
+        vec broadcast = v_set(*at[j]);
         for (int i = 0; i < n; i++)
             if (first)
                 v_begin(&block[j][i], broadcast, x[i]);
@@ -58,36 +58,36 @@ INLINE void add_block(const float *from, int n, vec block[4][VECTORS])
             block[j][i] = v_add(v_load(from + j * LANES + i * WIDTH), block[j][i]);
 }
 
-/* UNROLL steps of a dot product from d on, the first of which may begin it. */
-INLINE void score_steps(const float *column, const float *const row[RA_KEY_UNIT], const float *ahead, ptrdiff_t d,
-                        bool first, int n, vec block[4][VECTORS])
+/* UNROLL steps of a dot product, the first of which may begin it. */
+INLINE void score_steps(const float *column, const float *key, ptrdiff_t stride, bool first, int n,
+                        vec block[4][VECTORS])
 {
-    fetch_lines(ahead + RA_KEY_UNIT * d, RA_KEY_UNIT * UNROLL);
-    add_product(column, row, d, first, n, block);
     WRITE_OUT
-    for (int u = 1; u < UNROLL; u++)
-        add_product(column + u * LANES, row, d + u, false, n, block);
+    for (int u = 0; u < UNROLL; u++)
+        add_product(column + u * LANES, key + u, stride, first && u == 0, n, block);
 }
 
-/* block[j][lane] = sum of row[j][d] query[d][lane] over begin <= d < end; `ahead` is what will be read after it. */
-INLINE void score_chunk(const float *query, const float *const row[RA_KEY_UNIT], const float *ahead, ptrdiff_t begin,
-                        ptrdiff_t end, int n, vec block[4][VECTORS])
+/*
+ * block[j][lane] = sum of key[j * stride + d] query[d][lane] over d < dim. One pointer and the stride lead to all four
+ * keys: with a pointer for each, compilers run out of registers between the loops.
+ */
+INLINE void score_chunk(const float *column, const float *key, ptrdiff_t stride, ptrdiff_t dim, int n,
+                        vec block[4][VECTORS])
 {
-    ptrdiff_t d = begin;
-    const float *column = query + d * LANES;
-    if (d + UNROLL <= end) {
-        score_steps(column, row, ahead, d, true, n, block);
-        d += UNROLL;
+    const float *end = key + dim;
+    if (dim >= UNROLL) {
+        score_steps(column, key, stride, true, n, block);
+        key += UNROLL;
         column += UNROLL * LANES;
     } else {
-        add_product(column, row, d, true, n, block);
-        d++;
+        add_product(column, key, stride, true, n, block);
+        key++;
         column += LANES;
     }
-    for (; d + UNROLL <= end; d += UNROLL, column += UNROLL * LANES)
-        score_steps(column, row, ahead, d, false, n, block);
-    for (; d < end; d++, column += LANES)
-        add_product(column, row, d, false, n, block);
+    for (; key + UNROLL <= end; key += UNROLL, column += UNROLL * LANES)
+        score_steps(column, key, stride, false, n, block);
+    for (; key < end; key++, column += LANES)
+        add_product(column, key, stride, false, n, block);
 }
 
 /* How keys are hidden from lanes. */
@@ -109,16 +109,14 @@ INLINE void tile_scores(const ra_tile_call *c, hidden by, bool chunked, int n, v
         top[i] = minus_infinity;
     for (int k = c->begin; k < c->end; k += RA_KEY_UNIT) {
         fetch_burst(c->fetch_key);
-        const float *row[RA_KEY_UNIT];
-        for (int j = 0; j < RA_KEY_UNIT; j++) /* past the last row: any row will do, its scores are masked */
-            row[j] = c->key + (k + j < c->key_rows ? k + j : c->key_rows - 1) * c->key_stride;
-        const float *ahead = k + RA_KEY_UNIT < c->end ? row[0] + RA_KEY_UNIT * c->key_stride : c->value;
+        const float *key = c->key + k * c->key_stride;
         float *scores = c->scores + (ptrdiff_t)k * LANES;
         vec s[RA_KEY_UNIT][VECTORS];
-        score_chunk(c->query, row, ahead, 0, chunked ? DOT_CHUNK : c->head_dim, n, s);
+        score_chunk(c->query, key, c->key_stride, chunked ? DOT_CHUNK : c->head_dim, n, s);
         for (int d = DOT_CHUNK; chunked && d < c->head_dim; d += DOT_CHUNK) {
+            int dim = d + DOT_CHUNK < c->head_dim ? DOT_CHUNK : c->head_dim - d;
             store_block(scores, n, s);
-            score_chunk(c->query, row, ahead, d, d + DOT_CHUNK < c->head_dim ? d + DOT_CHUNK : c->head_dim, n, s);
+            score_chunk(c->query + (ptrdiff_t)d * LANES, key + d, c->key_stride, dim, n, s);
             add_block(scores, n, s);
         }
         if (c->factor != 1.0f)
@@ -184,14 +182,12 @@ INLINE void value_steps(const ra_tile_call *c, bool guarded, int k, const float 
                         vec block[4][VECTORS])
 {
     const float *weight = c->scores + (ptrdiff_t)k * LANES, *b = panel + (ptrdiff_t)k * RA_PANEL;
-    const float *const columns[RA_PANEL] = {b, b + 1, b + 2, b + 3};
-    __builtin_prefetch(b + RA_KEY_BLOCK * RA_PANEL, 0, 3);
     WRITE_OUT
     for (int u = 0; u < RA_KEY_UNIT; u++) {
         if (guarded)
             add_guarded(c, k + u, weight + u * LANES, b + u * RA_PANEL, first && u == 0, n, block);
         else
-            add_product(weight + u * LANES, columns, u * RA_PANEL, first && u == 0, n, block);
+            add_product(weight + u * LANES, b + u * RA_PANEL, 1, first && u == 0, n, block);
     }
 }
 
@@ -200,22 +196,12 @@ INLINE void tile_values(const ra_tile_call *c, bool guarded, int n, const vec al
 {
     float *acc = c->state + 2 * LANES;
     const float *panel = c->value;
-    /* What comes next is asked for in small portions: the sums of the next panel, and the queries of the next call. */
-    enum { PORTIONS = 4, PORTION_KEYS = RA_KEY_BLOCK / PORTIONS };
-    int query_portion = c->head_dim * LANES / ((c->value_dim + RA_PANEL - 1) / RA_PANEL * PORTIONS) + 1;
-    const float *next_query = c->next_query;
     for (int column = 0; column < c->value_dim; column += RA_PANEL) {
         fetch_burst(c->fetch_value);
         vec a[RA_PANEL][VECTORS];
         value_steps(c, guarded, c->begin, panel, true, n, a);
-        for (int k = c->begin + RA_KEY_UNIT; k < c->end; k += RA_KEY_UNIT) {
-            if (k % PORTION_KEYS == RA_KEY_UNIT) {
-                fetch_lines(acc + (RA_PANEL + k / PORTION_KEYS) * LANES, LANES);
-                fetch_lines(next_query, query_portion);
-                next_query += query_portion;
-            }
+        for (int k = c->begin + RA_KEY_UNIT; k < c->end; k += RA_KEY_UNIT)
             value_steps(c, guarded, k, panel, false, n, a);
-        }
         for (int j = 0; j < RA_PANEL; j++, acc += LANES)
             for (int i = 0; i < n; i++)
                 v_store(acc + i * WIDTH, v_fma(v_load(acc + i * WIDTH), alpha[i], a[j][i]));

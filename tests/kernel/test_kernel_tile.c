@@ -24,7 +24,7 @@ typedef struct tile_case {
     int32_t lo[ROWS], hi[ROWS]; /* BY_RANGE */
     uint64_t sees[ROWS];        /* BY_BITS: one for each key */
     float *query;               /* [ROWS][head_dim] */
-    float *key;                 /* [key_rows][key_stride] */
+    float *key;                 /* [key_rows, rounded up to units][key_stride] */
     float *value;               /* [key_rows][value_dim] */
     float *state;               /* [ROWS][2 + value_dim] */
 } tile_case;
@@ -37,7 +37,10 @@ static int64_t state_floats(const tile_case *t)
 static void tile_take(tile_case *t)
 {
     t->query = take((size_t)(ROWS * t->head_dim) * sizeof(float));
-    t->key = take((size_t)(t->key_rows * t->key_stride) * sizeof(float));
+    int64_t units = (t->key_rows + RA_KEY_UNIT - 1) / RA_KEY_UNIT, floats = units * RA_KEY_UNIT * t->key_stride;
+    t->key = take((size_t)floats * sizeof(float));
+    for (int64_t i = t->key_rows * t->key_stride; i < floats; i++)
+        t->key[i] = NAN; /* rows that are read, and nobody sees */
     t->value = take((size_t)(t->key_rows * t->value_dim) * sizeof(float));
     t->state = take((size_t)state_floats(t) * sizeof(float));
 }
@@ -122,10 +125,8 @@ static void run_group(const ra_kernel *kernel, const tile_case *t, const float *
             seen[key] |= (t->sees[first + row] >> key & 1) << row;
     }
     ra_tile_call call = {.query = query,
-                         .next_query = query,
                          .key = t->key,
                          .key_stride = t->key_stride,
-                         .key_rows = t->key_rows,
                          .begin = t->begin,
                          .end = t->end,
                          .value = panels,
