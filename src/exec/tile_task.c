@@ -110,7 +110,7 @@ static void place_block(tile_task *t, const ra_key_block *b, int place)
     *taken = (packed_block){.block = b->block, .key = key.data, .key_stride = key.row_stride};
     taken->value = t->value + (int64_t)place * RA_KEY_BLOCK * ra_ceil_div(p->value_dim, RA_PANEL) * RA_PANEL;
     bool whole = !b->block.skip && b->block.rows % RA_KEY_UNIT == 0;
-    if (!whole || key.index || key.dtype != RA_F32 || key.dim_stride != 1 || key.row_stride != p->head_dim) {
+    if (!whole || key.index || key.dtype != RA_F32 || key.dim_stride != 1) {
         taken->widened = t->key + (int64_t)place * RA_KEY_BLOCK * p->head_dim;
         taken->key = taken->widened;
         taken->key_stride = p->head_dim;
