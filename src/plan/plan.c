@@ -52,8 +52,11 @@ static int64_t groups_of_tile(const ra_plan *p, int64_t groups, int threads, int
     const ra_blocking *b = &p->blocking;
     if (p->tiles != RA_TILES_ROW)
         return ra_min(SUPER_TILE, groups);
-    int64_t group_bytes = (int64_t)b->lanes * (p->head_dim + p->value_dim + 2) * (int64_t)sizeof(float);
-    int64_t most = ra_max(1, ra_min(b->tile_groups, b->tile_bytes / group_bytes)) * dilated_tiles(&p->pattern);
+    int64_t state_bytes = ra_group_state_floats(b->lanes, p->value_dim) * (int64_t)sizeof(float);
+    int64_t group_bytes = (int64_t)b->lanes * p->head_dim * (int64_t)sizeof(float) + state_bytes;
+    int64_t most = ra_max(1, ra_min(b->tile_groups, b->tile_bytes / group_bytes));
+    if (p->pattern.dilation) /* which has states of the branch that is worked, too */
+        most = ra_max(most, ra_min(most * dilated_tiles(&p->pattern), 2 * b->tile_bytes / (group_bytes + state_bytes)));
     int64_t per_thread = ra_max(1, p->batch * p->heads * groups * shares / (8 * (int64_t)threads));
     most = ra_min(most, per_thread);
     int64_t tiles = ra_ceil_div(groups, most);
