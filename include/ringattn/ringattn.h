@@ -574,7 +574,10 @@ RA_API ra_status ra_ring_plan_keys(const ra_ring_plan *plan, int rank, int64_t i
 RA_API ra_status ra_ring_split(const ra_ring_plan *plan, int rank, int keys, const ra_tensor *whole, ra_tensor *part);
 RA_API ra_status ra_ring_gather(const ra_ring_plan *plan, int rank, int keys, const ra_tensor *part, ra_tensor *whole);
 
-/* A rank's end of what connects the ranks. Used by one thread at a time; unusable after a run on it has failed. */
+/*
+ * A rank's end of what connects the ranks. Used by one thread at a time; unusable after a run on it has failed. One of
+ * threads or processes keeps the memory of its last run for the next one, until it is freed.
+ */
 typedef struct ra_comm ra_comm;
 
 /* All `ranks` virtual ranks, in one communicator. */

@@ -25,6 +25,17 @@ void ra_memory_give(ra_accountant *accountant, void *block, int64_t bytes);
  */
 ra_status ra_memory_renew(ra_accountant *accountant, int64_t bytes, const char *what, void **block, int64_t had);
 
+/*
+ * What a run held, for the next one like it: a block of each of its kinds. Between runs it belongs to nobody's account.
+ */
+enum { RA_SPARE_BLOCKS = 7 };
+typedef struct ra_spare {
+    void *block[RA_SPARE_BLOCKS];
+    int64_t bytes[RA_SPARE_BLOCKS];
+} ra_spare;
+
+void ra_spare_free(ra_spare *spare);
+
 /* The largest resident size that this process has had, by the operating system; 0: unknown. */
 int64_t ra_memory_resident_peak(void);
 

@@ -44,6 +44,8 @@ ra_status ra_rank_prepare(ra_rank *e)
 static ra_status run_rank(ra_rank *e, double started, const ra_point *point)
 {
     ra_status status = ra_rank_prepare(e);
+    if (!e->simulated)
+        ra_spare_free(e->spare); /* what this run has no use for */
     if (!status)
         ra_rank_begin(e, point);
     if (!status && !e->simulated)
@@ -90,6 +92,7 @@ static ra_status run_real(const ra_ring_plan *ring, ra_rank *e, ra_comm *comm, r
     ra_rank_stats mine = RA_RANK_STATS_INIT;
     e->rank = comm->transport.rank;
     e->stats = &mine;
+    e->spare = &comm->spare;
     e->pairs_total = ring->ranks[e->rank].pairs_visible;
     e->link = (ra_link){.transport = &comm->transport,
                         .broken = &comm->broken,
@@ -104,6 +107,8 @@ static ra_status run_real(const ra_ring_plan *ring, ra_rank *e, ra_comm *comm, r
     status = stopped_too(e, status);
     bool given_up = !status || ra_link_fail(&e->link, status);
     ra_rank_close_gate(e);
+    if (status)
+        e->spare = NULL;
     ra_rank_give_memory(e, given_up);
     if (!status && stats)
         memcpy(stats, all, (size_t)ring->options.ranks * sizeof *all);

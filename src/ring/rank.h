@@ -34,13 +34,6 @@ typedef struct ra_gate {
     _Atomic int readers, closed;
 } ra_gate;
 
-/* What a virtual rank held, for the next one. */
-enum { RA_RANK_BLOCKS = 7 };
-typedef struct ra_spare {
-    void *block[RA_RANK_BLOCKS];
-    int64_t bytes[RA_RANK_BLOCKS];
-} ra_spare;
-
 /* What travelled before a phase. */
 typedef struct ra_passed {
     int64_t hops, bytes_sent, bytes_received;
@@ -62,7 +55,7 @@ typedef struct ra_rank {
     int64_t sets;     /* of marks on what is in them */
     ra_tensor *views; /* the slots' tensors */
     void *query, *slot_memory, *marks, *segments, *states, *scratch, *output;
-    ra_spare *spare;        /* NULL: nobody comes after this rank */
+    ra_spare *spare;        /* of the run before, and for the next; NULL: there is none */
     uint64_t *some, *other; /* marks to work with */
     ra_background *behind;  /* reads ahead and writes behind for a virtual rank; NULL: nobody does */
     uint64_t *wanted;       /* what is to be read for a phase, */
@@ -101,7 +94,6 @@ ra_status ra_rank_take_memory(ra_rank *e);
 void ra_rank_divide_memory(ra_rank *e);
 void ra_rank_give_memory(ra_rank *e, bool all);
 void ra_rank_pass_on(ra_rank *e);
-void ra_spare_free(ra_spare *spare);
 ra_status ra_rank_poll_link(ra_rank *e);
 ra_status ra_rank_read_rows(ra_rank *e, ra_storage *storage, int64_t first, int64_t count, int64_t head,
                             const ra_tensor *into, int64_t row);

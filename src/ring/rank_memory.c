@@ -39,10 +39,10 @@ typedef struct rank_block {
     bool travels; /* other ranks may reach into it */
 } rank_block;
 
-static void list_blocks(ra_rank *e, rank_block list[RA_RANK_BLOCKS])
+static void list_blocks(ra_rank *e, rank_block list[RA_SPARE_BLOCKS])
 {
     const ra_rank_memory *m = &e->memory;
-    const rank_block blocks[RA_RANK_BLOCKS] = {
+    const rank_block blocks[RA_SPARE_BLOCKS] = {
         {&e->query, m->query, "queries", false},      {&e->slot_memory, m->slots, "keys and values", true},
         {&e->marks, m->marks, "marks", false},        {&e->segments, m->segments, "messages", true},
         {&e->states, m->states, "row states", false}, {&e->scratch, m->scratch, "scratch", false},
@@ -50,7 +50,7 @@ static void list_blocks(ra_rank *e, rank_block list[RA_RANK_BLOCKS])
     memcpy(list, blocks, sizeof blocks);
 }
 
-/* On the pages of the rank before, where there was one. */
+/* On the pages of the run before, where there was one. */
 static ra_status take_block(ra_rank *e, const rank_block *b, int index)
 {
     if (!b->bytes)
@@ -64,9 +64,9 @@ static ra_status take_block(ra_rank *e, const rank_block *b, int index)
 
 ra_status ra_rank_take_memory(ra_rank *e)
 {
-    rank_block blocks[RA_RANK_BLOCKS];
+    rank_block blocks[RA_SPARE_BLOCKS];
     list_blocks(e, blocks);
-    for (int i = 0; i < RA_RANK_BLOCKS; i++) {
+    for (int i = 0; i < RA_SPARE_BLOCKS; i++) {
         ra_status status = take_block(e, &blocks[i], i);
         if (status)
             return status;
@@ -131,9 +131,9 @@ static void give_block(ra_rank *e, const rank_block *b, int index)
 /* `all`: false where somebody may still touch what travels. */
 void ra_rank_give_memory(ra_rank *e, bool all)
 {
-    rank_block blocks[RA_RANK_BLOCKS];
+    rank_block blocks[RA_SPARE_BLOCKS];
     list_blocks(e, blocks);
-    for (int i = 0; i < RA_RANK_BLOCKS; i++)
+    for (int i = 0; i < RA_SPARE_BLOCKS; i++)
         if (all || !blocks[i].travels)
             give_block(e, &blocks[i], i);
     free(e->slots);
@@ -146,20 +146,13 @@ void ra_rank_give_memory(ra_rank *e, bool all)
 /* What it holds is the next rank's from now on. */
 void ra_rank_pass_on(ra_rank *e)
 {
-    rank_block blocks[RA_RANK_BLOCKS];
+    rank_block blocks[RA_SPARE_BLOCKS];
     list_blocks(e, blocks);
-    for (int i = 0; i < RA_RANK_BLOCKS; i++)
+    for (int i = 0; i < RA_SPARE_BLOCKS; i++)
         if (*blocks[i].at) {
             give_block(e, &blocks[i], i);
             *blocks[i].at = NULL;
         }
-}
-
-void ra_spare_free(ra_spare *spare)
-{
-    ra_accountant nobody = {0};
-    for (int i = 0; i < RA_RANK_BLOCKS; i++)
-        ra_memory_give(&nobody, spare->block[i], spare->bytes[i]);
 }
 
 /* ---- Storage -------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ static ra_status make(ra_transport transport, bool simulated, ra_comm **comm)
     *comm = malloc(sizeof **comm);
     if (!*comm)
         return ra_fail(RA_ERROR_MEMORY, "out of memory: %zu bytes for a communicator", sizeof **comm);
-    **comm = (ra_comm){transport, simulated, false};
+    **comm = (ra_comm){.transport = transport, .simulated = simulated};
     return RA_OK;
 }
 
@@ -73,6 +73,7 @@ void ra_comm_free(ra_comm *comm)
         return;
     if (!comm->simulated)
         comm->transport.close(comm->transport.state);
+    ra_spare_free(&comm->spare);
     free(comm);
 }
 

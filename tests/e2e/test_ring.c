@@ -245,6 +245,45 @@ static void ranks_with_nothing_to_do(void **state)
     sample_free(&s);
 }
 
+/* What a run held is the next one's, be that larger, smaller or of another kind. */
+static void communicators_that_are_used_again(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t length, heads, dim;
+        const char *pattern;
+        ra_strategy strategy;
+    } runs[] = {{1500, 8, 64, "full", RA_STRATEGY_RING},
+                {1500, 8, 64, "full", RA_STRATEGY_RING},
+                {70, 2, 20, "causal", RA_STRATEGY_RING},
+                {1700, 8, 72, "causal", RA_STRATEGY_ALLGATHER},
+                {2, 1, 20, "full", RA_STRATEGY_BROADCAST},
+                {1500, 8, 64, "window:90,9", RA_STRATEGY_BROADCAST},
+                {900, 4, 64, "documents:400,500", RA_STRATEGY_RING}};
+    enum { RANKS = 3 };
+    choices choice = {1};
+    for (int way = WAY_THREADS; way < WAYS; way++) {
+        ra_comm *comms[RANKS] = {NULL};
+        ring_case c = ring_case_make((enum way)way, RANKS, RA_STRATEGY_RING, RA_ORDER_ZIGZAG);
+        c.kept = comms;
+        for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
+            ra_problem problem = RA_PROBLEM_INIT;
+            sample s;
+            problem.q_len = runs[i].length;
+            problem.heads = runs[i].heads;
+            problem.head_dim = runs[i].dim;
+            problem.pattern = runs[i].pattern;
+            c.options.strategy = runs[i].strategy;
+            sample_make(&s, &problem);
+            oracle_rows expected = sample_oracle(&s, ORACLE_ROWS, &choice);
+            run_and_compare(&s, &expected, &c);
+            oracle_free(&expected);
+            sample_free(&s);
+        }
+        ring_case_done(&c);
+    }
+}
+
 /* Of one ring, whatever ranks are. */
 static void transports_change_no_bits(void **state)
 {
@@ -331,6 +370,7 @@ int main(void)
         cmocka_unit_test(random_problems),
         cmocka_unit_test(rings_that_spare_memory),
         cmocka_unit_test(ranks_with_nothing_to_do),
+        cmocka_unit_test(communicators_that_are_used_again),
         cmocka_unit_test(transports_change_no_bits),
         cmocka_unit_test(broadcast_and_allgather_have_the_bits_of_a_run_in_one_piece),
     };

@@ -120,8 +120,28 @@ static void *run_rank(void *argument)
     rank_job *job = argument;
     job->status = stored(job->c) ? run_stored(job) : run_parts(job);
     snprintf(messages[job->rank], sizeof messages[0], "%s", job->status ? ra_last_message() : "");
-    ra_comm_free(job->comm);
+    if (!job->c->kept)
+        ra_comm_free(job->comm);
     return NULL;
+}
+
+void ring_case_done(const ring_case *c)
+{
+    for (int rank = 0; rank < c->options.ranks; rank++)
+        ra_comm_free(c->kept[rank]);
+}
+
+/* Those of a run before, or new ones. */
+static void take_comms(const ring_case *c, ra_comm **comms)
+{
+    size_t bytes = (size_t)c->options.ranks * sizeof *comms;
+    if (c->kept && c->kept[0]) {
+        memcpy(comms, c->kept, bytes);
+        return;
+    }
+    REQUIRE(!ra_comm_threads(c->options.ranks, comms), "%s", ra_last_message());
+    if (c->kept)
+        memcpy(c->kept, comms, bytes);
 }
 
 static ra_status run_simulated(const ring_case *c, const sample *s, const ra_ring_plan *plan, ra_rank_stats *stats)
@@ -161,8 +181,7 @@ static ra_status run_threads(const ring_case *c, const sample *s, const ra_ring_
     ra_comm *comms[MOST_RANKS];
     rank_job jobs[MOST_RANKS];
     pthread_t threads[MOST_RANKS];
-    ra_status first = ra_comm_threads(ranks, comms);
-    REQUIRE(!first, "%s", ra_last_message());
+    take_comms(c, comms);
     ra_rank_stats *scratch = calloc((size_t)ranks * (size_t)ranks, sizeof *scratch);
     assert_non_null(scratch);
     for (int rank = 0; rank < ranks; rank++) {

@@ -35,6 +35,7 @@ typedef struct ring_case {
     ra_progress odd_poll; /* NULL: it has the progress callback that all have */
     void *odd_poll_user;
     bool odd_absent; /* it never comes */
+    ra_comm **kept; /* NULL, or [ranks]: the communicators of a real ring, made where NULL, and left for the next run */
 } ring_case;
 
 ring_case ring_case_make(way way, int ranks, ra_strategy strategy, ra_order order);
@@ -50,6 +51,9 @@ const char *ring_case_text(const ring_case *c);
  * statuses: [ranks] or NULL, what each rank returned. Returns the first that is not RA_OK, with its message.
  */
 ra_status ring_case_run(const ring_case *c, const sample *s, ra_rank_stats *stats, ra_status *statuses);
+
+/* Free the communicators that were kept. */
+void ring_case_done(const ring_case *c);
 
 /* The message of a rank in the last run; where rank 0 succeeded and another did not, rank 0 has the other's. */
 const char *ring_message(int rank);
