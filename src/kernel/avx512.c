@@ -38,10 +38,10 @@ static inline __attribute__((always_inline)) void v_accumulate(vec *c, vec a, ve
 #endif
 }
 
-/* What is left of x without the nearest integer. */
+/* What is left of x without the integer below it. */
 static inline vec v_fraction(vec x)
 {
-    return _mm512_reduce_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    return _mm512_reduce_ps(x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
 }
 
 static inline mask v_not_below(vec a, vec b)
@@ -49,8 +49,8 @@ static inline mask v_not_below(vec a, vec b)
     return _mm512_cmp_ps_mask(a, b, _CMP_NLT_UQ);
 }
 
-/* x 2^power where m says so, else 0. */
-#define v_scale(m, x, power) _mm512_maskz_scalef_ps(m, x, power)
+/* x 2^n of the integer n below y where m says so, else 0. */
+#define v_scale(m, x, y) _mm512_maskz_scalef_ps(m, x, y)
 
 static inline mask v_in_range(int key, const int32_t *lo, const int32_t *hi)
 {

@@ -8,8 +8,8 @@
  * when either is NaN), v_in_range(key, lo, hi), v_bits(bits): the lanes whose bit is set, v_above(a, b),
  * v_select(mask, yes, no), v_load_f16, v_load_bf16
  *     v_exponent(t): the low bits of t moved into the exponent field; or, where there are such instructions,
- * v_fraction(x): x without its nearest integer, v_not_below(a, b): also where either is NaN, and the macro
- * v_scale(mask, x, n): x 2^n, 0 where the mask is not set
+ * v_fraction(x): x without the integer below it, v_not_below(a, b): also where either is NaN, and the macro
+ * v_scale(mask, x, y): x 2^n of the integer n below y, 0 where the mask is not set
  *
  * Queries are in the lanes: a group is LANES = WIDTH * VECTORS rows, keys and values are broadcast, and no reduction
  * ever crosses lanes in a tile. The register block is VECTORS x 4 accumulators in both products.

@@ -34,11 +34,11 @@ static inline simde__m512 emulated_fraction(simde__m512 x)
     float lanes[16];
     simde_mm512_storeu_ps(lanes, x);
     for (int i = 0; i < 16; i++)
-        lanes[i] = isinf(lanes[i]) ? 0 : lanes[i] - rintf(lanes[i]);
+        lanes[i] = isinf(lanes[i]) ? 0 : lanes[i] - floorf(lanes[i]);
     return simde_mm512_loadu_ps(lanes);
 }
 #undef _mm512_reduce_ps
 #define _mm512_reduce_ps(x, rounding)                                                                                  \
-    ((void)sizeof(char[(rounding) == (_MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC) ? 1 : -1]), emulated_fraction(x))
+    ((void)sizeof(char[(rounding) == (_MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC) ? 1 : -1]), emulated_fraction(x))
 
 #endif
