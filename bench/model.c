@@ -134,7 +134,10 @@ static tiling tiling_of(const extents *e, const ra_ring_options *ring, const ra_
     return t;
 }
 
-/* States in memory that is taken for them cost as much as their rows; a step packs the rows once more. */
+/*
+ * States in memory that is taken for them cost as much as their rows, unless a communicator has kept it; a step packs
+ * the rows once more.
+ */
 static const double PACKED_AGAIN = 0.2;
 
 static model_load load_of_rank(const ra_problem *problem, const ra_ring_options *ring, const ra_rank_info *r,
@@ -149,7 +152,8 @@ static model_load load_of_rank(const ra_problem *problem, const ra_ring_options 
         load.apart = load.pairs;
         load.cut = at_once && ring->strategy == RA_STRATEGY_RING ? load.keys : 0;
     }
-    load.kept = at_once ? 0 : load.rows * (1 + PACKED_AGAIN * steps);
+    double taken = ring->transport == RA_TRANSPORT_SIM;
+    load.kept = at_once ? 0 : load.rows * (taken + PACKED_AGAIN * steps);
     load.regions = at_once ? 1 / ranks_together(ring) : steps + 1;
     load.bytes = bytes_copied(&e, ring, r);
     return load;

@@ -575,8 +575,9 @@ RA_API ra_status ra_ring_split(const ra_ring_plan *plan, int rank, int keys, con
 RA_API ra_status ra_ring_gather(const ra_ring_plan *plan, int rank, int keys, const ra_tensor *part, ra_tensor *whole);
 
 /*
- * A rank's end of what connects the ranks. Used by one thread at a time; unusable after a run on it has failed. One of
- * threads or processes keeps the memory of its last run for the next one, until it is freed.
+ * A rank's end of what connects the ranks. Used by one thread at a time; unusable after a run on it has failed. Unless
+ * ranks are virtual, it keeps the memory of its last run for the next one until it is freed: a process that has several
+ * communicators holds that of each.
  */
 typedef struct ra_comm ra_comm;
 

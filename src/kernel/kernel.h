@@ -31,7 +31,7 @@ typedef struct ra_tile_call {
     const float *key;   /* row k at key + k * key_stride, begin <= k < end; whatever is in rows that no lane sees */
     int64_t key_stride;
     int begin, end;     /* keys to work: multiples of RA_KEY_UNIT, end at most RA_KEY_BLOCK */
-    const float *value; /* panels [value_dim / 4, rounded up][RA_KEY_BLOCK][4], zero in rows that no lane sees */
+    const float *value; /* panels [value_dim / 4, rounded up][RA_KEY_BLOCK][4], zero in rows past the last key */
     int head_dim, value_dim;
     float factor;           /* what scores are multiplied by */
     const int32_t *lo, *hi; /* NULL, or [lanes]: lane i sees keys lo[i] <= k < hi[i] */

@@ -44,8 +44,6 @@ ra_status ra_rank_prepare(ra_rank *e)
 static ra_status run_rank(ra_rank *e, double started, const ra_point *point)
 {
     ra_status status = ra_rank_prepare(e);
-    if (!e->simulated)
-        ra_spare_free(e->spare); /* what this run has no use for */
     if (!status)
         ra_rank_begin(e, point);
     if (!status && !e->simulated)

@@ -62,10 +62,23 @@ static ra_status take_block(ra_rank *e, const rank_block *b, int index)
     return ra_memory_renew(&e->accountant, b->bytes, b->what, b->at, e->spare->bytes[index]);
 }
 
+/* What was kept of the run before and is of no use to this one. */
+static void release_unwanted(ra_rank *e, const rank_block *blocks)
+{
+    ra_accountant nobody = {0};
+    for (int i = 0; i < RA_SPARE_BLOCKS; i++)
+        if (!blocks[i].bytes) {
+            ra_memory_give(&nobody, e->spare->block[i], e->spare->bytes[i]);
+            e->spare->block[i] = NULL;
+        }
+}
+
 ra_status ra_rank_take_memory(ra_rank *e)
 {
     rank_block blocks[RA_SPARE_BLOCKS];
     list_blocks(e, blocks);
+    if (!e->simulated) /* virtual ranks may share it */
+        release_unwanted(e, blocks);
     for (int i = 0; i < RA_SPARE_BLOCKS; i++) {
         ra_status status = take_block(e, &blocks[i], i);
         if (status)

@@ -444,8 +444,8 @@ static void weights_are_powers_of_two(void **state)
             t.key[k] = (float)k / 63;
             t.value[k * KEYS + k] = 1;
         }
-        for (int row = 0; row < ROWS; row++) { /* scores 0 down to -140 in the last rows */
-            t.query[row] = -2.03f * (float)row;
+        for (int row = 0; row < ROWS; row++) { /* scores 0 down to -140 in the last rows, and some just below 0 */
+            t.query[row] = row % 8 == 1 ? -ldexpf(1, -row) : -2.03f * (float)row;
             for (int j = 0; j < 2 + KEYS; j++)
                 t.state[(ptrdiff_t)row * (2 + KEYS) + j] = j ? 0 : -INFINITY;
         }

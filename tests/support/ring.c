@@ -135,6 +135,7 @@ void ring_case_done(const ring_case *c)
 static void take_comms(const ring_case *c, ra_comm **comms)
 {
     size_t bytes = (size_t)c->options.ranks * sizeof *comms;
+    REQUIRE(!c->kept || !c->wrap, "a communicator that something is put around is a new one each time");
     if (c->kept && c->kept[0]) {
         memcpy(comms, c->kept, bytes);
         return;
