@@ -4,8 +4,8 @@
 
 /*
  * x = exp2(x) for x <= 0: NaN for NaN, exactly 1 for 0, exactly 0 from -126.5 down. With f = x - n for an integer n
- * beside x it is 2^n (1 + f q(f)), with a relative error of about 1e-7 before rounding. Several vectors go side by side,
- * because one is a long chain of dependent operations.
+ * beside x it is 2^n (1 + f q(f)), with a relative error of about 1e-7 before rounding. Several vectors go side by
+ * side, because one is a long chain of dependent operations.
  */
 INLINE void exp2_polynomial(vec *q, const vec *f, int count, const float c[5])
 {

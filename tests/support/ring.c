@@ -134,15 +134,14 @@ void ring_case_done(const ring_case *c)
 /* Those of a run before, or new ones. */
 static void take_comms(const ring_case *c, ra_comm **comms)
 {
-    size_t bytes = (size_t)c->options.ranks * sizeof *comms;
     REQUIRE(!c->kept || !c->wrap, "a communicator that something is put around is a new one each time");
-    if (c->kept && c->kept[0]) {
-        memcpy(comms, c->kept, bytes);
-        return;
-    }
-    REQUIRE(!ra_comm_threads(c->options.ranks, comms), "%s", ra_last_message());
-    if (c->kept)
-        memcpy(c->kept, comms, bytes);
+    if (!c->kept || !c->kept[0])
+        REQUIRE(!ra_comm_threads(c->options.ranks, comms), "%s", ra_last_message());
+    for (int rank = 0; c->kept && rank < c->options.ranks; rank++)
+        if (c->kept[rank])
+            comms[rank] = c->kept[rank];
+        else
+            c->kept[rank] = comms[rank];
 }
 
 static ra_status run_simulated(const ring_case *c, const sample *s, const ra_ring_plan *plan, ra_rank_stats *stats)
@@ -179,7 +178,7 @@ static ra_status run_threads(const ring_case *c, const sample *s, const ra_ring_
                              ra_rank_stats *stats, ra_status *statuses)
 {
     int ranks = c->options.ranks;
-    ra_comm *comms[MOST_RANKS];
+    ra_comm *comms[MOST_RANKS] = {NULL};
     rank_job jobs[MOST_RANKS];
     pthread_t threads[MOST_RANKS];
     take_comms(c, comms);
