@@ -39,7 +39,7 @@
 #define WRITE_OUT _Pragma("GCC unroll 16")
 #endif
 /* Head dimensions summed in one go: the rounding of one longer sum would show in the result. */
-#define DOT_CHUNK 256
+#define DOT_CHUNK 128
 
 #include "kernel/template_decode.h"
 #include "kernel/template_exp2.h"

@@ -101,24 +101,37 @@ INLINE mask lanes_that_see(const ra_tile_call *c, hidden by, int k, int i)
     return v_in_range(k, c->lo + i * WIDTH, c->hi + i * WIDTH);
 }
 
-/* 1. scores[k][lane] = sum_d key[k][d] query[d][lane], masked with -inf; top[] = their maximum over the keys. */
-INLINE void tile_scores(const ra_tile_call *c, hidden by, bool chunked, int n, vec top[VECTORS])
+/*
+ * 1. scores[k][lane] = sum_d key[k][d] query[d][lane]. A head dimension of several chunks has a pass for each, so that
+ * one chunk of the queries stays in the first-level cache for all keys: this is the pass of any but the last.
+ */
+INLINE void tile_chunk(const ra_tile_call *c, int d, int n)
+{
+    for (int k = c->begin; k < c->end; k += RA_KEY_UNIT) {
+        float *scores = c->scores + (ptrdiff_t)k * LANES;
+        vec s[RA_KEY_UNIT][VECTORS];
+        score_chunk(c->query + (ptrdiff_t)d * LANES, c->key + k * c->key_stride + d, c->key_stride, DOT_CHUNK, n, s);
+        if (d > 0)
+            add_block(scores, n, s);
+        store_block(scores, n, s);
+    }
+}
+
+/* The pass of the last chunk, or of the only one: masked with -inf; top[] = the maximum over the keys. */
+INLINE void tile_scores(const ra_tile_call *c, hidden by, int n, vec top[VECTORS])
 {
     const vec minus_infinity = v_set(-INFINITY);
+    const int d = (c->head_dim - 1) / DOT_CHUNK * DOT_CHUNK;
     for (int i = 0; i < n; i++)
         top[i] = minus_infinity;
     for (int k = c->begin; k < c->end; k += RA_KEY_UNIT) {
         fetch_burst(c->fetch_key);
-        const float *key = c->key + k * c->key_stride;
+        const float *key = c->key + k * c->key_stride + d;
         float *scores = c->scores + (ptrdiff_t)k * LANES;
         vec s[RA_KEY_UNIT][VECTORS];
-        score_chunk(c->query, key, c->key_stride, chunked ? DOT_CHUNK : c->head_dim, n, s);
-        for (int d = DOT_CHUNK; chunked && d < c->head_dim; d += DOT_CHUNK) {
-            int dim = d + DOT_CHUNK < c->head_dim ? DOT_CHUNK : c->head_dim - d;
-            store_block(scores, n, s);
-            score_chunk(c->query + (ptrdiff_t)d * LANES, key + d, c->key_stride, dim, n, s);
+        score_chunk(c->query + (ptrdiff_t)d * LANES, key, c->key_stride, c->head_dim - d, n, s);
+        if (d > 0)
             add_block(scores, n, s);
-        }
         if (c->factor != 1.0f)
             for (int j = 0; j < RA_KEY_UNIT; j++)
                 for (int i = 0; i < n; i++)
@@ -216,21 +229,21 @@ INLINE void tile_values(const ra_tile_call *c, bool guarded, int n, const vec al
 #define PASS static __attribute__((noinline)) void
 
 #define PASSES(name, n)                                                                                                \
+    PASS chunk_##name(const ra_tile_call *c, int d)                                                                    \
+    {                                                                                                                  \
+        tile_chunk(c, d, n);                                                                                           \
+    }                                                                                                                  \
     PASS scores_plain_##name(const ra_tile_call *c, vec top[VECTORS])                                                  \
     {                                                                                                                  \
-        tile_scores(c, NOTHING, false, n, top);                                                                        \
+        tile_scores(c, NOTHING, n, top);                                                                               \
     }                                                                                                                  \
     PASS scores_masked_##name(const ra_tile_call *c, vec top[VECTORS])                                                 \
     {                                                                                                                  \
-        tile_scores(c, OUTSIDE_RANGE, false, n, top);                                                                  \
+        tile_scores(c, OUTSIDE_RANGE, n, top);                                                                         \
     }                                                                                                                  \
     PASS scores_sifted_##name(const ra_tile_call *c, vec top[VECTORS])                                                 \
     {                                                                                                                  \
-        tile_scores(c, BITS_NOT_SET, false, n, top);                                                                   \
-    }                                                                                                                  \
-    PASS scores_long_##name(const ra_tile_call *c, vec top[VECTORS])                                                   \
-    {                                                                                                                  \
-        tile_scores(c, c->seen ? BITS_NOT_SET : c->lo ? OUTSIDE_RANGE : NOTHING, true, n, top);                        \
+        tile_scores(c, BITS_NOT_SET, n, top);                                                                          \
     }                                                                                                                  \
     PASS softmax_##name(const ra_tile_call *c, const vec top[VECTORS], vec alpha[VECTORS])                             \
     {                                                                                                                  \
@@ -247,10 +260,9 @@ INLINE void tile_values(const ra_tile_call *c, bool guarded, int n, const vec al
     static void tile_##name(const ra_tile_call *c)                                                                     \
     {                                                                                                                  \
         vec top[VECTORS], alpha[VECTORS];                                                                              \
-        (c->head_dim > DOT_CHUNK ? scores_long_##name                                                                  \
-         : c->seen               ? scores_sifted_##name                                                                \
-         : c->lo                 ? scores_masked_##name                                                                \
-                                 : scores_plain_##name)(c, top);                                                                       \
+        for (int d = 0; d + DOT_CHUNK < c->head_dim; d += DOT_CHUNK)                                                   \
+            chunk_##name(c, d);                                                                                        \
+        (c->seen ? scores_sifted_##name : c->lo ? scores_masked_##name : scores_plain_##name)(c, top);                 \
         softmax_##name(c, top, alpha);                                                                                 \
         ((c->lo || c->seen) && c->guard ? values_guarded_##name : values_plain_##name)(c, alpha);                      \
     }

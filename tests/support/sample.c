@@ -358,10 +358,27 @@ void sample_errors(const sample *s, const oracle_rows *rows, double *output_erro
     }
 }
 
+/*
+ * The largest root mean square of a query's elements where all of them are the same one; otherwise 1, which that of
+ * standard-normal elements is about.
+ */
+static double size_of_queries(const sample *s)
+{
+    const ra_tensor *q = &s->tensors[SAMPLE_QUERY];
+    double largest = 0;
+    if (q->dim_stride != 0 || q->dim == 1)
+        return 1;
+    for (int64_t row = 0; row < q->batch * q->seq * q->heads; row++)
+        largest =
+            fmax(largest, fabs(ra_tensor_get(q, row / q->heads / q->seq, row / q->heads % q->seq, row % q->heads, 0)));
+    return largest;
+}
+
 double sample_score_scale(const sample *s)
 {
     const ra_problem *p = &s->problem;
-    return p->scale == RA_SCALE_DEFAULT ? 1 : fmax(1, fabs(p->scale) * sqrt((double)p->head_dim));
+    double factor = p->scale == RA_SCALE_DEFAULT ? 1 : fabs(p->scale) * sqrt((double)p->head_dim);
+    return fmax(1, factor * size_of_queries(s));
 }
 
 bool same_bits(const void *a, const void *b, int64_t floats)
