@@ -6,6 +6,7 @@
 #define KERNEL_ID RA_KERNEL_AVX2
 #define WIDTH 8
 #define VECTORS 3
+#define EXP2_KEYS 2
 #define TILE_GROUPS 32
 #define TILE_BYTES (768 << 10)
 #define DECODE_QUERIES 4

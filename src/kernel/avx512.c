@@ -6,6 +6,7 @@
 #define KERNEL_ID RA_KERNEL_AVX512
 #define WIDTH 16
 #define VECTORS 4
+#define EXP2_KEYS 4
 #define TILE_GROUPS 16
 #define TILE_BYTES (768 << 10)
 #define DECODE_QUERIES 8

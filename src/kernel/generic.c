@@ -8,6 +8,7 @@
 #define KERNEL_ID RA_KERNEL_GENERIC
 #define WIDTH 4
 #define VECTORS 2
+#define EXP2_KEYS 4
 #define TILE_GROUPS 32
 #define TILE_BYTES (256 << 10)
 #define DECODE_QUERIES 2

@@ -1,8 +1,8 @@
 /*
  * The algorithm of every kernel table, over a handful of vector operations that the including file defines:
  *
- *     KERNEL_NAME, KERNEL_ID, WIDTH (floats in a vector), VECTORS (vectors of queries in a group), TILE_GROUPS,
- *     TILE_BYTES, DECODE_QUERIES
+ *     KERNEL_NAME, KERNEL_ID, WIDTH (floats in a vector), VECTORS (vectors of queries in a group), EXP2_KEYS (keys
+ *     whose exponentials go side by side: 1, 2 or 4), TILE_GROUPS, TILE_BYTES, DECODE_QUERIES
  *     vec, mask; v_load, v_store (unaligned), v_set, v_add, v_sub, v_mul, v_div, v_fma(a, b, c) = a * b + c,
  *     v_begin(&c, a, b): c = a * b and v_accumulate(&c, a, b): c = v_fma(a, b, c) of the inner loops, v_max(a, b) (b
  * when either is NaN), v_in_range(key, lo, hi), v_bits(bits): the lanes whose bit is set, v_above(a, b),

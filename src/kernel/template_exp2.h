@@ -4,8 +4,8 @@
 
 /*
  * x = exp2(x) for x <= 0: NaN for NaN, exactly 1 for 0, exactly 0 from -126.5 down. With f = x - n for an integer n
- * beside x it is 2^n (1 + f q(f)), with a relative error of about 1e-7 before rounding. Several vectors go side by
- * side, because one is a long chain of dependent operations.
+ * beside x it is 2^n (1 + f q(f)), with a relative error of about 1e-7 before rounding. Up to EXP2_KEYS vectors go
+ * side by side, because one is a long chain of dependent operations.
  */
 INLINE void exp2_polynomial(vec *q, const vec *f, int count, const float c[5])
 {
@@ -20,8 +20,8 @@ INLINE void exp2_polynomial(vec *q, const vec *f, int count, const float c[5])
 INLINE void exp2_nonpositive(vec *x, int count)
 {
     static const float c[5] = {0x1.62e4bap-1f, 0x1.ebdb56p-3f, 0x1.c91ceap-5f, 0x1.27784ap-7f, 0x1.e97512p-10f};
-    vec f[VECTORS], q[VECTORS];
-    mask normal[VECTORS];
+    vec f[EXP2_KEYS], q[EXP2_KEYS];
+    mask normal[EXP2_KEYS];
     for (int i = 0; i < count; i++)
         f[i] = v_fraction(x[i]);
     for (int i = 0; i < count; i++)
@@ -37,7 +37,7 @@ INLINE void exp2_nonpositive(vec *x, int count)
 {
     static const float c[5] = {0x1.62e42ap-1f, 0x1.ebf9bcp-3f, 0x1.c6b752p-5f, 0x1.3cea88p-7f, 0x1.5bba14p-10f};
     const vec shift = v_set(0x1.8p23f + 127.0f);
-    vec f[VECTORS], q[VECTORS], power[VECTORS];
+    vec f[EXP2_KEYS], q[EXP2_KEYS], power[EXP2_KEYS];
     for (int i = 0; i < count; i++)
         x[i] = v_max(v_set(-127.0f), x[i]);
     for (int i = 0; i < count; i++)

@@ -99,14 +99,25 @@ INLINE quad quad_at(const float *from)
     return values;
 }
 
+/* out[i][j] = in[j][i] */
+INLINE void transpose(const quad in[4], quad out[4])
+{
+    quad ab = __builtin_shufflevector(in[0], in[1], 0, 4, 1, 5),
+         ab2 = __builtin_shufflevector(in[0], in[1], 2, 6, 3, 7);
+    quad cd = __builtin_shufflevector(in[2], in[3], 0, 4, 1, 5),
+         cd2 = __builtin_shufflevector(in[2], in[3], 2, 6, 3, 7);
+    out[0] = __builtin_shufflevector(ab, cd, 0, 1, 4, 5);
+    out[1] = __builtin_shufflevector(ab, cd, 2, 3, 6, 7);
+    out[2] = __builtin_shufflevector(ab2, cd2, 0, 1, 4, 5);
+    out[3] = __builtin_shufflevector(ab2, cd2, 2, 3, 6, 7);
+}
+
 /* 4 rows x 4 dims, each row from[r], times factor, to dst[dim][LANES] */
 INLINE void pack_query_patch(const float *const from[4], int d, float factor, float *dst)
 {
-    quad a = quad_at(from[0] + d), b = quad_at(from[1] + d), c = quad_at(from[2] + d), e = quad_at(from[3] + d);
-    quad ab = __builtin_shufflevector(a, b, 0, 4, 1, 5), ab2 = __builtin_shufflevector(a, b, 2, 6, 3, 7);
-    quad ce = __builtin_shufflevector(c, e, 0, 4, 1, 5), ce2 = __builtin_shufflevector(c, e, 2, 6, 3, 7);
-    quad columns[4] = {__builtin_shufflevector(ab, ce, 0, 1, 4, 5), __builtin_shufflevector(ab, ce, 2, 3, 6, 7),
-                       __builtin_shufflevector(ab2, ce2, 0, 1, 4, 5), __builtin_shufflevector(ab2, ce2, 2, 3, 6, 7)};
+    const quad rows[4] = {quad_at(from[0] + d), quad_at(from[1] + d), quad_at(from[2] + d), quad_at(from[3] + d)};
+    quad columns[4];
+    transpose(rows, columns);
     for (int i = 0; i < 4; i++) {
         quad scaled = columns[i] * factor;
         memcpy(dst + (ptrdiff_t)(d + i) * LANES, &scaled, sizeof scaled);

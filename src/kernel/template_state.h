@@ -57,6 +57,17 @@ INLINE void store_one(const ra_rows *output, int64_t at, float value)
     }
 }
 
+/* 4 lanes x 4 columns from acc[column][LANES] to rows that lie `stride` apart */
+INLINE void store_patch(const float *acc, float *to, int64_t stride)
+{
+    quad columns[4], rows[4];
+    for (int i = 0; i < 4; i++)
+        columns[i] = quad_at(acc + (ptrdiff_t)i * LANES);
+    transpose(columns, rows);
+    for (int i = 0; i < 4; i++)
+        memcpy(to + i * stride, &rows[i], sizeof rows[i]);
+}
+
 static void finish_group(float *state, int rows, int value_dim, const ra_rows *output)
 {
     float *acc = state + 2 * LANES;
@@ -66,10 +77,18 @@ static void finish_group(float *state, int rows, int value_dim, const ra_rows *o
             /* + 0 makes every zero positive: an underflow must not show which neighbours a row had. */
             v_store(at, v_add(v_div(v_load(at), v_load(state + LANES + i * WIDTH)), v_set(0.0f)));
         }
-    for (int r = 0; r < rows; r++) {
-        claim_lines(row_ahead(output, r), row_floats(output, value_dim));
-        for (int column = 0; column < value_dim; column++)
-            store_one(output, r * output->row_stride + column * output->dim_stride, acc[(ptrdiff_t)column * LANES + r]);
+    bool plain = output->dtype == RA_F32 && output->dim_stride == 1;
+    for (int r = 0; r < rows; r += 4) {
+        int here = rows - r < 4 ? rows - r : 4, column = 0;
+        for (int i = 0; i < 4; i++)
+            claim_lines(row_ahead(output, r + i), row_floats(output, value_dim));
+        for (; plain && here == 4 && column + 4 <= value_dim; column += 4)
+            store_patch(acc + (ptrdiff_t)column * LANES + r, (float *)output->data + r * output->row_stride + column,
+                        output->row_stride);
+        for (int i = 0; i < here; i++)
+            for (int d = column; d < value_dim; d++)
+                store_one(output, (r + i) * output->row_stride + d * output->dim_stride,
+                          acc[(ptrdiff_t)d * LANES + r + i]);
     }
 }
 

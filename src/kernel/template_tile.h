@@ -157,17 +157,21 @@ INLINE void tile_softmax(const ra_tile_call *c, int n, const vec top[VECTORS], v
         minus_reference[i] = v_sub(v_set(0.0f), reference); /* to be added: a load folds into an addition */
         v_store(c->state + i * WIDTH, max);
         sum[i] = v_set(0.0f);
+        exp2_nonpositive(&alpha[i], 1);
     }
-    exp2_nonpositive(alpha, n);
-    for (int k = c->begin; k < c->end; k++) {
-        float *scores = c->scores + (ptrdiff_t)k * LANES;
-        vec p[VECTORS];
-        for (int i = 0; i < n; i++)
-            p[i] = v_add(minus_reference[i], v_load(scores + i * WIDTH));
-        exp2_nonpositive(p, n);
-        for (int i = 0; i < n; i++) {
-            v_store(scores + i * WIDTH, p[i]);
-            sum[i] = v_add(sum[i], p[i]);
+    /* Vector after vector: there are registers for the constants and one maximum and sum, not for those of all. */
+    for (int i = 0; i < n; i++) {
+        float *at = c->scores + (ptrdiff_t)c->begin * LANES + i * WIDTH;
+        const float *end = c->scores + (ptrdiff_t)c->end * LANES;
+        for (; at < end; at += EXP2_KEYS * LANES) {
+            vec p[EXP2_KEYS];
+            for (int j = 0; j < EXP2_KEYS; j++)
+                p[j] = v_add(minus_reference[i], v_load(at + j * LANES));
+            exp2_nonpositive(p, EXP2_KEYS);
+            for (int j = 0; j < EXP2_KEYS; j++) {
+                v_store(at + j * LANES, p[j]);
+                sum[i] = v_add(sum[i], p[j]);
+            }
         }
     }
     for (int i = 0; i < n; i++) {
