@@ -5,7 +5,7 @@ set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
 source tools/builds.sh
 
-passed=0 failed=0 skipped_labels=(-LE '^slow$')
+passed=0 failed=0 skipped_labels=(-LE '^slow$') seconds_most=600
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 
@@ -33,7 +33,7 @@ suite() {
     # Tests start more threads than there are cores: those that wait should sleep, not spin. They wait for half of their
     # time, for messages and deadlines: twice as many at a time keep the cores busy.
     OMP_WAIT_POLICY=passive ctest --test-dir "$(folder_of "$configuration")" --output-on-failure --no-tests=error \
-        --timeout 600 -j "$((2 * $(nproc)))" "$@" 2>&1 | tee "$log"
+        --timeout "$seconds_most" -j "$((2 * $(nproc)))" "$@" 2>&1 | tee "$log"
     read -r bad total < <(sed -nE 's/.*tests passed, ([0-9]+) tests? failed out of ([0-9]+)$/\1 \2/p' "$log")
     if [[ -n $total ]]; then
         passed=$((passed + total - bad)) failed=$((failed + bad))
@@ -108,7 +108,7 @@ stage_lint() {
 if [[ ${1:-} == --slow ]]; then
     shift
     export RINGATTN_SLOW=1
-    skipped_labels=()
+    skipped_labels=() seconds_most=3600
 fi
 (($#)) || set -- gcc clang sanitize fuzz lint
 for stage; do
