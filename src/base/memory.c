@@ -99,13 +99,17 @@ ra_status ra_memory_renew(ra_accountant *accountant, int64_t bytes, const char *
     return ra_memory_take(accountant, bytes, what, block);
 }
 
-void ra_spare_free(ra_spare *spare)
+void ra_spare_drop(ra_spare *spare, int index)
 {
     ra_accountant nobody = {0};
-    for (int i = 0; i < RA_SPARE_BLOCKS; i++) {
-        ra_memory_give(&nobody, spare->block[i], spare->bytes[i]);
-        spare->block[i] = NULL;
-    }
+    ra_memory_give(&nobody, spare->block[index], spare->bytes[index]);
+    spare->block[index] = NULL;
+}
+
+void ra_spare_free(ra_spare *spare)
+{
+    for (int i = 0; i < RA_SPARE_BLOCKS; i++)
+        ra_spare_drop(spare, i);
 }
 
 int64_t ra_memory_resident_peak(void)

@@ -34,6 +34,8 @@ typedef struct ra_spare {
     int64_t bytes[RA_SPARE_BLOCKS];
 } ra_spare;
 
+/* One of its blocks, and all: given back to the system. */
+void ra_spare_drop(ra_spare *spare, int index);
 void ra_spare_free(ra_spare *spare);
 
 /* The largest resident size that this process has had, by the operating system; 0: unknown. */

@@ -55,7 +55,7 @@ typedef struct ra_rank {
     int64_t sets;     /* of marks on what is in them */
     ra_tensor *views; /* the slots' tensors */
     void *query, *slot_memory, *marks, *segments, *states, *scratch, *output;
-    ra_spare *spare;        /* of the run before, and for the next; NULL: there is none */
+    ra_spare *spare;        /* of the run before, and for the next; NULL: nothing is to be kept */
     uint64_t *some, *other; /* marks to work with */
     ra_background *behind;  /* reads ahead and writes behind for a virtual rank; NULL: nobody does */
     uint64_t *wanted;       /* what is to be read for a phase, */

@@ -55,8 +55,6 @@ static ra_status take_block(ra_rank *e, const rank_block *b, int index)
 {
     if (!b->bytes)
         return RA_OK;
-    if (!e->spare)
-        return ra_memory_take(&e->accountant, b->bytes, b->what, b->at);
     *b->at = e->spare->block[index];
     e->spare->block[index] = NULL;
     return ra_memory_renew(&e->accountant, b->bytes, b->what, b->at, e->spare->bytes[index]);
@@ -65,12 +63,9 @@ static ra_status take_block(ra_rank *e, const rank_block *b, int index)
 /* What was kept of the run before and is of no use to this one. */
 static void release_unwanted(ra_rank *e, const rank_block *blocks)
 {
-    ra_accountant nobody = {0};
     for (int i = 0; i < RA_SPARE_BLOCKS; i++)
-        if (!blocks[i].bytes) {
-            ra_memory_give(&nobody, e->spare->block[i], e->spare->bytes[i]);
-            e->spare->block[i] = NULL;
-        }
+        if (!blocks[i].bytes)
+            ra_spare_drop(e->spare, i);
 }
 
 ra_status ra_rank_take_memory(ra_rank *e)
