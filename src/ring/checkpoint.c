@@ -11,7 +11,7 @@
 
 enum { LINE = RA_CHECKPOINT_LINE };
 
-static const char MAGIC[16] = "ringattn state 1";
+static const char MAGIC[16] = "ringattn state 2";
 
 /* ---- What a run is of -------------------------------------------------------------------------------------------- */
 

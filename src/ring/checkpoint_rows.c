@@ -56,7 +56,7 @@ static ra_status move_rows(ra_checkpoint *c, bool writing, int64_t first, const 
                            uint64_t *sum)
 {
     enum { LSE_BYTES = sizeof(float) };
-    int64_t rows = output->seq;
+    int64_t rows = output->seq, lse_places = c->batch * c->q_len; /* behind those of the outputs */
     ra_status status = open_rows(c);
     for (int64_t batch = 0; batch < c->batch && !status; batch++) {
         int64_t place = batch * c->q_len + first;
@@ -67,7 +67,7 @@ static ra_status move_rows(ra_checkpoint *c, bool writing, int64_t first, const 
             place = (batch * c->heads + head) * c->q_len + first;
             data = (char *)lse->data + (batch * c->heads + head) * rows * LSE_BYTES;
             status = move(c, writing, c->lse_at + place * LSE_BYTES, data, rows * LSE_BYTES);
-            *sum += sum_of(data, rows, LSE_BYTES, -1 - place);
+            *sum += sum_of(data, rows, LSE_BYTES, lse_places + place);
         }
     }
     return status;
