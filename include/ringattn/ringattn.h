@@ -114,7 +114,7 @@ typedef enum ra_layout {
 /*
  * A view of a four-dimensional tensor in the caller's memory. Strides count elements and may be anything, zero and
  * negative included, for tensors that are read; elements of a tensor that is written must not overlap each other or
- * any tensor that is read. `data` points at element [0, 0, 0, 0].
+ * any tensor that is read. `data` points at element [0, 0, 0, 0], and is aligned as elements of its dtype are.
  */
 typedef struct ra_tensor {
     void *data;
@@ -570,7 +570,7 @@ RA_API ra_status ra_ring_smallest(const ra_problem *problem, const ra_options *o
 RA_API ra_status ra_ring_plan_queries(const ra_ring_plan *plan, int rank, int64_t index, ra_piece *piece);
 RA_API ra_status ra_ring_plan_keys(const ra_ring_plan *plan, int rank, int64_t index, ra_piece *piece);
 
-/* Copy a rank's rows out of a whole tensor into its part, or back; which: 0 queries (and outputs), 1 keys (values). */
+/* Copy a rank's rows out of a whole tensor into its part, or back; keys: 0 queries (and outputs), 1 keys (values). */
 RA_API ra_status ra_ring_split(const ra_ring_plan *plan, int rank, int keys, const ra_tensor *whole, ra_tensor *part);
 RA_API ra_status ra_ring_gather(const ra_ring_plan *plan, int rank, int keys, const ra_tensor *part, ra_tensor *whole);
 

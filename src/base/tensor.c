@@ -96,6 +96,9 @@ ra_status ra_tensor_check(const ra_tensor *t, const char *name, int64_t batch, i
     if (t->dtype != RA_F32 && t->dtype != RA_F16 && t->dtype != RA_BF16)
         return ra_fail(RA_ERROR_ARGUMENT, "%s: dtype %d (%s): must be float32, float16 or bfloat16", name,
                        (int)t->dtype, ra_dtype_name(t->dtype));
+    if ((uintptr_t)t->data % ra_dtype_size(t->dtype) != 0)
+        return ra_fail(RA_ERROR_ARGUMENT, "%s: data %p: must be a multiple of the %zu bytes of %s", name, t->data,
+                       ra_dtype_size(t->dtype), ra_dtype_name(t->dtype));
     if (t->batch != batch || t->seq != seq || t->heads != heads || t->dim != dim)
         return ra_fail(RA_ERROR_ARGUMENT,
                        "%s: [batch %lld, seq %lld, heads %lld, dim %lld] does not match the problem's [batch %lld, "

@@ -4,7 +4,7 @@
  *
  * Scores are in base 2: queries come multiplied by a part of scale * log2(e), `factor` is the rest, mostly 1. The state
  * of a query row is max (base 2, -INFINITY before the first key), sum of exp2(score - max), acc[value column] of the
- * same weights A row's arithmetic depends on the row alone: every lane does the same operations in the same order
+ * same weights. A row's arithmetic depends on the row alone: every lane does the same operations in the same order
  * whatever its neighbours hold, and a masked key is an exact no-op.
  */
 #ifndef RA_KERNEL_KERNEL_H
@@ -82,7 +82,7 @@ typedef struct ra_kernel {
     bool (*pack_value)(const ra_rows *src, int rows, int dim, float *staging, float *dst);
     void (*tile)(const ra_tile_call *call);
     void (*decode)(const ra_decode_call *call);
-    /* into = merge(into, from), for `groups` states of `lanes` lanes, or one decoding state. */
+    /* into = merge(into, from), of the state of a group or of a decoding row. */
     void (*merge_group)(float *into, const float *from, int value_dim);
     void (*merge_row)(float *into, const float *from, int value_dim);
     /* The same for one lane of a group's state each: both point at the lane's maximum. */

@@ -40,6 +40,7 @@
 #endif
 /* Head dimensions summed in one go: the rounding of one longer sum would show in the result. */
 #define DOT_CHUNK 128
+_Static_assert(RA_KEY_UNIT % EXP2_KEYS == 0, "tiles end with a whole unit of keys");
 
 #include "kernel/template_decode.h"
 #include "kernel/template_exp2.h"

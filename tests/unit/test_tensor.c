@@ -3,6 +3,7 @@
 #include "support/unit.h"
 
 #include <math.h>
+#include <stdio.h>
 
 static void dense_views_of_both_layouts(void **state)
 {
@@ -84,7 +85,8 @@ static void refused(const ra_tensor *t, const char *message)
 static void refusals_say_why(void **state)
 {
     (void)state;
-    float data[1] = {0};
+    float data[2] = {0};
+    char message[128];
     const ra_tensor good = ra_tensor_dense(data, RA_F32, RA_BSHD, 2, 3, 5, 7);
     assert_int_equal(ra_tensor_check(&good, "value", 2, 3, 5, 7), RA_OK);
     refused(NULL, "value: the tensor is NULL");
@@ -96,6 +98,11 @@ static void refusals_say_why(void **state)
     refused(&t, "value: dtype 3 (int64): must be float32, float16 or bfloat16");
     t.dtype = (ra_dtype)77;
     refused(&t, "value: dtype 77 (unknown): must be float32, float16 or bfloat16");
+    t = ra_tensor_dense((const char *)data + 2, RA_F32, RA_BSHD, 2, 3, 5, 7);
+    snprintf(message, sizeof message, "value: data %p: must be a multiple of the 4 bytes of float32", t.data);
+    refused(&t, message);
+    t.dtype = RA_F16;
+    assert_int_equal(ra_tensor_check(&t, "value", 2, 3, 5, 7), RA_OK);
     t = ra_tensor_dense(data, RA_F32, RA_BSHD, 2, 5, 3, 7);
     refused(&t,
             "value: [batch 2, seq 5, heads 3, dim 7] does not match the problem's [batch 2, seq 3, heads 5, dim 7]");
