@@ -49,6 +49,27 @@ static void *map(int64_t bytes)
     return block;
 }
 
+/*
+ * Small blocks are the allocator's, aligned here: a block that aligned_alloc of the GNU C library cut out of a larger
+ * one and that was given back is too small for the next of its size, and a process that computes again and again would
+ * hold several. How far a block lies behind what was allocated stands before it.
+ */
+static void *take_small(int64_t bytes)
+{
+    unsigned char *from = malloc((size_t)bytes + LINE);
+    if (!from)
+        return NULL;
+    unsigned char *block = from + LINE - (uintptr_t)from % LINE;
+    block[-1] = (unsigned char)(block - from);
+    return block;
+}
+
+static void give_small(void *block)
+{
+    unsigned char *at = block;
+    free(at - at[-1]);
+}
+
 static ra_status account(ra_accountant *accountant, int64_t rounded, const char *what, const void *block)
 {
     if (!block)
@@ -62,14 +83,14 @@ static ra_status account(ra_accountant *accountant, int64_t rounded, const char 
 ra_status ra_memory_take(ra_accountant *accountant, int64_t bytes, const char *what, void **block)
 {
     int64_t rounded = ra_memory_rounded(bytes);
-    *block = rounded < LARGE ? aligned_alloc(LINE, (size_t)rounded) : map(rounded);
+    *block = rounded < LARGE ? take_small(rounded) : map(rounded);
     return account(accountant, rounded, what, *block);
 }
 
 static void release(void *block, int64_t rounded)
 {
     if (rounded < LARGE)
-        free(block);
+        give_small(block);
     else
         munmap(block, (size_t)rounded);
 }

@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { MIB = 1 << 20 };
 
@@ -87,13 +88,32 @@ static void a_block_becomes_one_of_another_size(void **state)
     assert_true(!block && accountant.bytes == 0);
 }
 
+/* A process that computes again and again holds the scratch of one run, whatever it allocates in between. */
+static void small_blocks_are_taken_again(void **state)
+{
+    (void)state;
+    enum { BYTES = 784000, TIMES = 20 };
+    ra_accountant accountant = {0, 0};
+    void *block, *others[TIMES];
+    char *end = NULL;
+    for (int i = 0; i < TIMES; i++) {
+        assert_int_equal(ra_memory_take(&accountant, BYTES, "a block", &block), RA_OK);
+        others[i] = malloc(40);
+        ra_memory_give(&accountant, block, BYTES);
+        if (i == 0) /* the first one may be mapped, and the next the first of the heap */
+            end = sbrk(0);
+    }
+    assert_true((char *)sbrk(0) - end <= 2 * BYTES);
+    for (int i = 0; i < TIMES; i++)
+        free(others[i]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(blocks_are_aligned_and_counted),
-        cmocka_unit_test(too_much_is_a_status),
-        cmocka_unit_test(large_blocks_go_back_to_the_system),
-        cmocka_unit_test(a_block_becomes_one_of_another_size),
+        cmocka_unit_test(blocks_are_aligned_and_counted),     cmocka_unit_test(too_much_is_a_status),
+        cmocka_unit_test(large_blocks_go_back_to_the_system), cmocka_unit_test(a_block_becomes_one_of_another_size),
+        cmocka_unit_test(small_blocks_are_taken_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
