@@ -38,8 +38,12 @@
 #else
 #define WRITE_OUT _Pragma("GCC unroll 16")
 #endif
-/* Head dimensions summed in one go: the rounding of one longer sum would show in the result. */
-#define DOT_CHUNK 128
+/*
+ * Head dimensions summed in one go, because the rounding of one longer sum would show in the result: all, up to
+ * DOT_WHOLE, where a chunk more would be felt; else DOT_CHUNK.
+ */
+#define DOT_WHOLE 128
+#define DOT_CHUNK 64
 _Static_assert(RA_KEY_UNIT % EXP2_KEYS == 0, "tiles end with a whole unit of keys");
 
 #include "kernel/template_decode.h"

@@ -117,11 +117,17 @@ INLINE void tile_chunk(const ra_tile_call *c, int d, int n)
     }
 }
 
+/* Where the last chunk begins. */
+INLINE int last_chunk(int head_dim)
+{
+    return head_dim <= DOT_WHOLE ? 0 : (head_dim - 1) / DOT_CHUNK * DOT_CHUNK;
+}
+
 /* The pass of the last chunk, or of the only one: masked with -inf; top[] = the maximum over the keys. */
 INLINE void tile_scores(const ra_tile_call *c, hidden by, int n, vec top[VECTORS])
 {
     const vec minus_infinity = v_set(-INFINITY);
-    const int d = (c->head_dim - 1) / DOT_CHUNK * DOT_CHUNK;
+    const int d = last_chunk(c->head_dim);
     for (int i = 0; i < n; i++)
         top[i] = minus_infinity;
     for (int k = c->begin; k < c->end; k += RA_KEY_UNIT) {
@@ -264,7 +270,7 @@ INLINE void tile_values(const ra_tile_call *c, bool guarded, int n, const vec al
     static void tile_##name(const ra_tile_call *c)                                                                     \
     {                                                                                                                  \
         vec top[VECTORS], alpha[VECTORS];                                                                              \
-        for (int d = 0; d + DOT_CHUNK < c->head_dim; d += DOT_CHUNK)                                                   \
+        for (int d = 0; d < last_chunk(c->head_dim); d += DOT_CHUNK)                                                   \
             chunk_##name(c, d);                                                                                        \
         (c->seen ? scores_sifted_##name : c->lo ? scores_masked_##name : scores_plain_##name)(c, top);                 \
         softmax_##name(c, top, alpha);                                                                                 \
