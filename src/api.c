@@ -216,6 +216,7 @@ static __attribute__((noinline)) ra_status fill_plan(ra_plan *plan, ra_problem *
     plan->offset = problem->kv_len - problem->q_len;
     plan->kernel = kernel->id;
     plan->blocking = kernel->blocking;
+    plan->scratch_bytes = ra_scratch_bytes;
     plan->tiles = options->tiles;
     plan->progress = options->progress;
     plan->progress_user = options->progress_user;

@@ -19,7 +19,7 @@ static decode_task lay_out(const ra_worker *w, int64_t task)
 {
     const ra_plan *p = w->run->plan;
     const ra_workload *work = w->run->work;
-    const ra_scratch *s = &work->scratch;
+    const ra_scratch *s = &w->run->scratch;
     char *at = w->scratch;
     int64_t head_tasks = ra_ceil_div(p->kv_heads, work->task_heads), spans = w->run->spans;
     decode_task t = {0};
@@ -132,8 +132,8 @@ static bool work_keys(ra_worker *w, decode_task *t, int64_t head, int64_t heads)
 {
     const ra_run *run = w->run;
     const ra_workload *work = run->work;
-    ra_tiles_memory memory = {(ra_interval *)(w->scratch + work->scratch.rows),
-                              (ra_group_bounds *)(w->scratch + work->scratch.groups), NULL, work->groups};
+    ra_tiles_memory memory = {(ra_interval *)(w->scratch + run->scratch.rows),
+                              (ra_group_bounds *)(w->scratch + run->scratch.groups), NULL, work->groups};
     ra_tiles tiles;
     ra_tiles_begin(&tiles, &run->plan->pattern, 0, 0, 1, &memory);
     for (int64_t q = 0; q < work->groups; q++)

@@ -2,6 +2,7 @@
  * HOW a run happens: tasks taken by threads, each over some query rows and the keys that are here.
  *
  *     executor.c     threads, merging, finishing; a whole problem in one piece
+ *     scratch.c      where things are in a worker's scratch memory
  *     keys.c         where the keys and values of a block are
  *     tile_task.c    a tile of queries: groups in the vector lanes
  *     decode_task.c  few queries: one row at a time against streamed keys
@@ -10,6 +11,7 @@
 #ifndef RA_EXEC_EXEC_H
 #define RA_EXEC_EXEC_H
 
+#include "exec/scratch.h"
 #include "kernel/kernel.h"
 #include "plan/plan.h"
 
@@ -56,6 +58,7 @@ typedef struct ra_run {
     ra_poll poll;  /* NULL: none */
     void *poll_user;
     ra_counts *counts;        /* what was done is added to them */
+    ra_scratch scratch;       /* of each thread; filled by ra_run_tasks */
     double busy;              /* seconds that threads were in its tasks, those of all of them added up */
     struct ra_run *next;      /* NULL, or the run whose tasks are taken after those of this one */
     struct ra_shared *shared; /* between threads: see executor.c */
@@ -76,7 +79,7 @@ ra_status ra_execute(const ra_plan *plan, const ra_kernel *kernel, const ra_tens
 
 /*
  * Work through the tasks of `run` and of those that come next, which have one span each and the same poll, with as many
- * threads as any of them has and scratch for all of these: scratch.bytes each, of the run that has most. False: the
+ * threads as any of them has and scratch for all of these: scratch_bytes each, of the run that has most. False: the
  * poll asked to stop.
  */
 bool ra_run_tasks(ra_run *run, char *scratch);

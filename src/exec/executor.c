@@ -1,6 +1,7 @@
 #include "exec/exec.h"
 
 #include "base/checked.h"
+#include "base/clock.h"
 #include "base/memory.h"
 #include "base/tensor.h"
 #include "base/threads.h"
@@ -18,13 +19,6 @@ struct ra_shared {
     _Atomic int working; /* threads that may still be in a task */
     _Atomic int64_t pairs_done;
 };
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 ra_rows ra_rows_at(const ra_tensor *t, int64_t batch, int64_t seq, int64_t head)
 {
@@ -168,9 +162,9 @@ static void work_tasks(ra_worker *w, ra_run *run)
         if (!run)
             return;
         w->run = run;
-        double start = now();
+        double start = ra_seconds();
         (run->plan->variant == RA_VARIANT_DECODE ? ra_decode_task : ra_tile_task)(w, t - before);
-        w->busy += now() - start;
+        w->busy += ra_seconds() - start;
     }
 }
 
@@ -202,7 +196,8 @@ bool ra_run_tasks(ra_run *run, char *scratch)
     for (ra_run *r = run; r; r = r->next) {
         r->shared = &shared;
         r->busy = 0;
-        each = ra_max(each, r->work->scratch.bytes);
+        r->scratch = ra_scratch_lay_out(r->plan, r->work);
+        each = ra_max(each, r->work->scratch_bytes);
         threads = (int)ra_max(threads, r->work->threads);
     }
     shared.working = threads;
@@ -296,7 +291,7 @@ static ra_status prove(const ra_plan *p, const ra_stats *stats)
 ra_status ra_execute(const ra_plan *p, const ra_kernel *kernel, const ra_tensor *q, const ra_tensor *k,
                      const ra_tensor *v, const ra_tensor *output, const ra_tensor *lse, ra_stats *stats)
 {
-    double start = now();
+    double start = ra_seconds();
     const ra_workload *all = &p->all;
     reporter reporter = {p, -1};
     ra_run run = {.plan = p, .work = all, .kernel = kernel, .q = q, .output = output, .lse = lse};
@@ -309,7 +304,7 @@ ra_status ra_execute(const ra_plan *p, const ra_kernel *kernel, const ra_tensor 
     run.poll = p->progress ? report : NULL;
     run.poll_user = &reporter;
     ra_accountant accountant = {0, 0};
-    int64_t scratch_bytes = all->threads * all->scratch.bytes;
+    int64_t scratch_bytes = all->threads * all->scratch_bytes;
     void *scratch = NULL, *states = NULL;
     ra_status status = ra_memory_take(&accountant, scratch_bytes, "scratch", &scratch);
     if (!status)
@@ -330,8 +325,8 @@ ra_status ra_execute(const ra_plan *p, const ra_kernel *kernel, const ra_tensor 
     if (!finished)
         return ra_fail(RA_ERROR_CANCELLED, "cancelled by the progress callback after %.0f of %.0f pairs",
                        counts.pairs_visible, all->pairs_visible);
-    *stats =
-        (ra_stats){stats->size,          kernel->id,          p->variant, counts.threads, now() - start,  counts.tiles,
-                   counts.pairs_visible, counts.pairs_worked, p->flops,   p->peak_bytes,  accountant.peak};
+    *stats = (ra_stats){stats->size,    kernel->id,           p->variant,          counts.threads, ra_seconds() - start,
+                        counts.tiles,   counts.pairs_visible, counts.pairs_worked, p->flops,       p->peak_bytes,
+                        accountant.peak};
     return prove(p, stats);
 }

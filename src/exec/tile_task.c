@@ -25,7 +25,9 @@ typedef struct block_ahead {
     int rows, done, portion; /* of it: that are here; asked for and packed so far; after each tile */
 } block_ahead;
 
-enum { BLOCKS_MOST = 8 };
+/* Blocks that are packed at the same time: those of a square, or one that is worked and the one ahead. */
+enum { PLACES = RA_SUPER_TILE };
+_Static_assert(PLACES >= 2, "the block ahead needs a place of its own");
 
 /* A task: a tile of queries of one head. */
 typedef struct tile_task {
@@ -42,7 +44,7 @@ typedef struct tile_task {
     ra_tiles tiles;
     ra_key_walk walk;
     int64_t set; /* of keys, that is walked */
-    packed_block blocks[BLOCKS_MOST];
+    packed_block blocks[PLACES];
     block_ahead ahead;
 } tile_task;
 
@@ -51,7 +53,7 @@ static void lay_out(tile_task *t, ra_worker *w, int64_t task)
     const ra_run *run = w->run;
     const ra_plan *p = run->plan;
     const ra_workload *work = run->work;
-    const ra_scratch *s = &work->scratch;
+    const ra_scratch *s = &run->scratch;
     char *at = w->scratch;
 
     /* The last queries first: with a causal pattern they see the most keys. */
@@ -366,7 +368,7 @@ static void start_branch(tile_task *t, int branch)
     const ra_run *run = t->worker->run;
     const ra_plan *p = run->plan;
     const ra_workload *work = run->work;
-    const ra_scratch *s = &work->scratch;
+    const ra_scratch *s = &run->scratch;
     char *at = t->worker->scratch;
     ra_tiles_memory memory = {(ra_interval *)(at + s->rows), (ra_group_bounds *)(at + s->groups), at + s->sieve,
                               work->tile_groups};

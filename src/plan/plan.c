@@ -9,18 +9,6 @@
  */
 enum { ENOUGH_TASKS = 64, SMALLEST_SPAN_BLOCKS = 32, DECODE_HEADS = 8, DECODE_ROWS = 64 };
 
-/* Tile orders other than row go through squares of so many groups and blocks of keys, whatever the threads. */
-enum { SUPER_TILE = 8 };
-
-/* Arrays at distances of a power of two would fall on the same cache sets; a few lines in between avoid it. */
-static int64_t place(int64_t *bytes, int64_t size)
-{
-    enum { GAP = 192 };
-    int64_t at = *bytes;
-    *bytes += ra_memory_rounded(size) + GAP;
-    return at;
-}
-
 /* The tasks of the whole problem decide, whatever share of it is worked here. */
 static void split_keys(ra_plan *p, int64_t tasks)
 {
@@ -51,7 +39,7 @@ static int64_t groups_of_tile(const ra_plan *p, int64_t groups, int threads, int
 {
     const ra_blocking *b = &p->blocking;
     if (p->tiles != RA_TILES_ROW)
-        return ra_min(SUPER_TILE, groups);
+        return ra_min(RA_SUPER_TILE, groups);
     int64_t state_bytes = ra_group_state_floats(b->lanes, p->value_dim) * (int64_t)sizeof(float);
     int64_t group_bytes = (int64_t)b->lanes * p->head_dim * (int64_t)sizeof(float) + state_bytes;
     int64_t most = ra_max(1, ra_min(b->tile_groups, b->tile_bytes / group_bytes));
@@ -65,32 +53,12 @@ static int64_t groups_of_tile(const ra_plan *p, int64_t groups, int threads, int
     return ra_ceil_div(groups, uneven) == tiles ? uneven : ra_ceil_div(groups, tiles);
 }
 
-static void lay_out_tiles(ra_workload *w, const ra_plan *p, int64_t shares, bool states)
+static void lay_out_tiles(ra_workload *w, const ra_plan *p, int64_t shares)
 {
-    int64_t lanes = w->grouping.lanes;
-    w->blocks = p->tiles == RA_TILES_ROW ? 1 : SUPER_TILE;
+    w->blocks = p->tiles == RA_TILES_ROW ? 1 : RA_SUPER_TILE;
     w->tile_groups = groups_of_tile(p, w->groups, w->threads, shares);
     w->q_tiles = ra_ceil_div(w->groups, w->tile_groups);
     w->tasks = p->batch * p->heads * w->q_tiles;
-
-    int64_t f = sizeof(float), columns = ra_ceil_div(p->value_dim, RA_PANEL) * RA_PANEL;
-    ra_scratch *s = &w->scratch;
-    s->query = place(&s->bytes, w->tile_groups * lanes * p->head_dim * f);
-    s->state = place(&s->bytes, states ? 0 : w->tile_groups * p->unit_floats * f);
-    bool branches = p->pattern.dilation != NULL;
-    s->branch = place(&s->bytes, branches ? w->tile_groups * p->unit_floats * f : 0);
-    int64_t places = ra_max(2, w->blocks); /* the block that comes next is packed while one is worked */
-    s->key = place(&s->bytes, places * RA_KEY_BLOCK * p->head_dim * f);
-    s->staging = place(&s->bytes, (int64_t)RA_KEY_BLOCK * p->value_dim * f);
-    s->value = place(&s->bytes, places * RA_KEY_BLOCK * columns * f);
-    s->edge = place(&s->bytes, (int64_t)RA_KEY_BLOCK * p->value_dim * f);
-    s->scores = place(&s->bytes, RA_KEY_BLOCK * lanes * f);
-    s->rows = place(&s->bytes, w->tile_groups * lanes * (int64_t)sizeof(ra_interval));
-    s->groups = place(&s->bytes, w->tile_groups * (int64_t)sizeof(ra_group_bounds));
-    s->lo = place(&s->bytes, lanes * (int64_t)sizeof(int32_t));
-    s->hi = place(&s->bytes, lanes * (int64_t)sizeof(int32_t));
-    s->sieve = place(&s->bytes, ra_sieve_bytes(&p->pattern, (int)lanes, w->tile_groups));
-    s->seen = place(&s->bytes, RA_KEY_BLOCK * (int64_t)sizeof(uint64_t));
 }
 
 static int64_t decode_task_heads(const ra_plan *p)
@@ -98,31 +66,17 @@ static int64_t decode_task_heads(const ra_plan *p)
     return ra_max(1, ra_min(ra_min(DECODE_HEADS, p->kv_heads), DECODE_ROWS / (p->group_heads * p->q_len)));
 }
 
-static void lay_out_decoding(ra_workload *w, const ra_plan *p, bool states)
+static void lay_out_decoding(ra_workload *w, const ra_plan *p)
 {
-    int64_t head_rows = p->group_heads * w->queries.rows; /* rows that share the keys and values of one head */
     w->task_heads = decode_task_heads(p);
     w->tile_groups = w->groups;
     w->q_tiles = 1;
     w->tasks = p->batch * ra_ceil_div(p->kv_heads, w->task_heads);
-
-    int64_t f = sizeof(float), rows = w->task_heads * head_rows;
-    ra_scratch *s = &w->scratch;
-    s->query = place(&s->bytes, rows * p->head_dim * f);
-    s->state = place(&s->bytes, states ? 0 : rows * p->unit_floats * f);
-    s->key = place(&s->bytes, (int64_t)RA_KEY_BLOCK * p->head_dim * f);
-    s->value = place(&s->bytes, (int64_t)RA_KEY_BLOCK * p->value_dim * f);
-    s->staging = place(&s->bytes, rows * (1 + p->value_dim) * f);
-    s->scores = place(&s->bytes, rows * RA_KEY_BLOCK * f);
-    s->rows = place(&s->bytes, w->groups * (int64_t)sizeof(ra_interval));
-    s->groups = place(&s->bytes, w->groups * (int64_t)sizeof(ra_group_bounds));
-    s->lo = place(&s->bytes, w->groups * (int64_t)sizeof(int));
-    s->hi = place(&s->bytes, w->groups * (int64_t)sizeof(int));
 }
 
 void ra_workload_lay_out(ra_workload *w, const ra_plan *p, ra_share queries, int threads, int64_t shares, bool states)
 {
-    *w = (ra_workload){.queries = queries, .threads = threads};
+    *w = (ra_workload){.queries = queries, .threads = threads, .states_elsewhere = states};
     w->grouping = (ra_grouping){1, 1, p->offset, 0};
     if (p->variant == RA_VARIANT_TILE)
         w->grouping.lanes = p->blocking.lanes, w->grouping.narrow = p->blocking.narrow;
@@ -135,9 +89,10 @@ void ra_workload_lay_out(ra_workload *w, const ra_plan *p, ra_share queries, int
     w->groups = ra_group_count(&queries, &w->grouping);
     w->units = p->batch * p->heads * w->groups;
     if (p->variant == RA_VARIANT_DECODE)
-        lay_out_decoding(w, p, states);
+        lay_out_decoding(w, p);
     else
-        lay_out_tiles(w, p, shares, states);
+        lay_out_tiles(w, p, shares);
+    w->scratch_bytes = p->scratch_bytes(p, w);
 }
 
 ra_status ra_plan_lay_out(ra_plan *p, int threads)
@@ -159,7 +114,7 @@ ra_status ra_plan_lay_out(ra_plan *p, int threads)
                          !ra_mul_ok(part_floats, p->unit_floats * (int64_t)sizeof(float), &part_floats)))
         return ra_fail(RA_ERROR_MEMORY, "%lld row states do not fit the address space", (long long)all->units);
     p->part_bytes = part_floats ? ra_memory_rounded(part_floats) : 0;
-    if (!ra_mul_ok(all->scratch.bytes, all->threads, &scratch) || !ra_add_ok(scratch, p->part_bytes, &p->peak_bytes))
+    if (!ra_mul_ok(all->scratch_bytes, all->threads, &scratch) || !ra_add_ok(scratch, p->part_bytes, &p->peak_bytes))
         return ra_fail(RA_ERROR_MEMORY, "scratch for %d threads does not fit the address space", all->threads);
     return RA_OK;
 }

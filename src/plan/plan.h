@@ -5,25 +5,23 @@
 #include "plan/groups.h"
 #include "plan/tiles.h"
 
-/* Where things are in a worker's scratch memory, in bytes from its start. */
-typedef struct ra_scratch {
-    int64_t query, key, staging, value, edge, scores, state, branch, rows, groups, sieve, lo, hi, seen;
-    int64_t bytes;
-} ra_scratch;
+/* Tile orders other than row go through squares of so many groups and blocks of keys, whatever the threads. */
+enum { RA_SUPER_TILE = 8 };
 
 /* Some queries of the problem, all or a rank's, and how they are divided into tasks. */
 typedef struct ra_workload {
     ra_share queries;
     int threads;
-    ra_grouping grouping; /* with one lane for decoding */
-    int64_t groups;       /* of a head */
-    int64_t tile_groups;  /* of a task */
-    int64_t q_tiles;      /* tasks along the queries */
-    int64_t blocks;       /* of keys that are packed at a time */
-    int64_t task_heads;   /* key/value heads of a task (decoding variant) */
-    int64_t tasks;        /* with one span of keys */
-    int64_t units;        /* states: groups over batch and heads */
-    ra_scratch scratch;   /* of each worker */
+    ra_grouping grouping;  /* with one lane for decoding */
+    int64_t groups;        /* of a head */
+    int64_t tile_groups;   /* of a task */
+    int64_t q_tiles;       /* tasks along the queries */
+    int64_t blocks;        /* of keys that are packed at a time */
+    int64_t task_heads;    /* key/value heads of a task (decoding variant) */
+    int64_t tasks;         /* with one span of keys */
+    int64_t units;         /* states: groups over batch and heads */
+    bool states_elsewhere; /* the rows' states are not in the workers' scratch */
+    int64_t scratch_bytes; /* of each worker */
     double tiles, pairs_visible, pairs_worked;
 } ra_workload;
 
@@ -38,6 +36,7 @@ struct ra_plan {
 
     ra_kernel_id kernel;
     ra_blocking blocking;
+    int64_t (*scratch_bytes)(const ra_plan *plan, const ra_workload *work); /* that a worker needs: exec says it */
     ra_variant variant;
     ra_tile_order tiles;
     ra_progress progress;
@@ -53,7 +52,10 @@ struct ra_plan {
     int64_t peak_bytes;
 };
 
-/* Everything below the pattern, which the caller has set together with the problem's figures, kernel and blocking. */
+/*
+ * Everything below the variant. The caller has set what is above: the problem's figures, the pattern, the kernel, its
+ * blocking and scratch_bytes.
+ */
 ra_status ra_plan_lay_out(ra_plan *plan, int threads);
 
 /*

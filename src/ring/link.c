@@ -9,13 +9,6 @@
 #include <string.h>
 #include <time.h>
 
-double ra_seconds(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 /* "hop 3", or "the greeting". */
 static const char *place(const ra_link *link, char *text, size_t size)
 {

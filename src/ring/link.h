@@ -5,6 +5,7 @@
 #ifndef RA_RING_LINK_H
 #define RA_RING_LINK_H
 
+#include "base/clock.h"
 #include "transport/comm.h"
 
 typedef struct ra_link {
@@ -25,8 +26,6 @@ typedef struct ra_link {
 } ra_link;
 
 enum { RA_TAG_GREETING = 0, RA_TAG_AGREEMENT = 1, RA_TAG_PHASE = 2, RA_TAG_PHASES = 16384 };
-
-double ra_seconds(void);
 
 /* Move what can be moved, if it is time to; called between tiles. */
 ra_status ra_link_poll(ra_link *link);

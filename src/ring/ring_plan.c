@@ -81,7 +81,7 @@ ra_rank_memory ra_ring_memory(const ra_ring_plan *ring, int rank, const ra_sched
         m.segments = ra_memory_rounded(schedule->most_segments * (int64_t)sizeof(ra_segment));
     int sets = ra_ring_at_once(ring) ? 0 : has_spans(ring) ? 2 : 1;
     m.states = sets * ra_memory_rounded(work->units * p->unit_floats * f);
-    m.scratch = ra_memory_rounded(work->threads * work->scratch.bytes);
+    m.scratch = ra_memory_rounded(work->threads * work->scratch_bytes);
     if (ring->scratch && work->groups)
         m.scratch = ring->scratch;
     if (stored && work->groups) {
@@ -212,7 +212,7 @@ static void find_scratch(ra_ring_plan *ring)
         ra_workload work;
         ra_ring_workload(ring, rank, &work);
         threads = ra_max(threads, work.threads);
-        bytes = ra_max(bytes, work.scratch.bytes);
+        bytes = ra_max(bytes, work.scratch_bytes);
     }
     ring->scratch = ra_memory_rounded(threads * bytes);
 }
@@ -325,5 +325,5 @@ int64_t ra_ring_plan_least(const ra_ring_plan *ring, int ranks)
         bytes += kv_rows * ring->sets * (ring->k_row_bytes + ring->v_row_bytes);
     ra_workload work;
     ra_workload_lay_out(&work, p, ra_share_of_range(0, ra_max(1, p->q_len / ranks)), 1, 1, true);
-    return bytes + work.scratch.bytes + (ring->options.lent ? 0 : storage_bytes(ring));
+    return bytes + work.scratch_bytes + (ring->options.lent ? 0 : storage_bytes(ring));
 }

@@ -6,6 +6,7 @@
  * One lock guards the hub, and nothing is copied under it. A rank takes it only when its count of changes has moved, or
  * when it has started something itself.
  */
+#include "base/clock.h"
 #include "base/status.h"
 #include "transport/comm.h"
 #include "transport/message.h"
@@ -15,7 +16,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 /* More ranks than anybody has threads for: the hub grows with their square. */
 enum { RANKS_MOST = 4096 };
@@ -67,13 +67,6 @@ struct hub {
     member members[];
 };
 
-static int64_t nanoseconds(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
 /* Makes `who` look at the hub; what it will see there is written before. */
 static void changed(member *who)
 {
@@ -103,7 +96,7 @@ static ra_status start(member *me, bool sends, int peer, int tag, const ra_segme
 
     contact *with = &me->contacts[peer];
     if (!with->unfinished++)
-        with->since = nanoseconds();
+        with->since = ra_nanoseconds();
     me->unfinished++;
     me->started = true;
 
@@ -219,7 +212,7 @@ static ra_status look(member *me)
 /* Of those that have ever been heard of: whether one has to be is its own affair, and the caller's. */
 static void find_quiet(member *me, ra_transport_state *found)
 {
-    int64_t now = nanoseconds();
+    int64_t now = ra_nanoseconds();
     for (int rank = 0; rank < me->hub->ranks; rank++) {
         int64_t heard = atomic_load_explicit(&me->hub->members[rank].heard, memory_order_relaxed);
         double quiet = (double)(now - heard) * 1e-9;
@@ -233,7 +226,7 @@ static void find_quiet(member *me, ra_transport_state *found)
 /* Nothing can be heard of a rank before it was waited for: what it did until then was its own affair. */
 static void find_silent(member *me, ra_transport_state *found)
 {
-    int64_t now = nanoseconds(), longest = -1;
+    int64_t now = ra_nanoseconds(), longest = -1;
     for (int rank = 0; rank < me->hub->ranks; rank++) {
         if (!me->contacts[rank].unfinished)
             continue;
@@ -251,7 +244,7 @@ static void find_silent(member *me, ra_transport_state *found)
 static ra_status progress(void *state, ra_transport_state *found)
 {
     member *me = state;
-    atomic_store_explicit(&me->heard, nanoseconds(), memory_order_relaxed);
+    atomic_store_explicit(&me->heard, ra_nanoseconds(), memory_order_relaxed);
     unsigned long long changes = atomic_load_explicit(&me->changes, memory_order_acquire);
     if (changes != me->seen || me->started) {
         me->seen = changes;

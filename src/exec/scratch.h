@@ -1,0 +1,24 @@
+/*
+ * What a worker's scratch memory is for, and where. The plan is told only how many bytes it takes.
+ *
+ *     tiles      query | state | branch | key | staging | value | edge | scores | rows | groups | lo | hi | sieve |
+ * seen decoding   query | state | key | value | staging | scores | rows | groups | lo | hi
+ */
+#ifndef RA_EXEC_SCRATCH_H
+#define RA_EXEC_SCRATCH_H
+
+#include "plan/plan.h"
+
+/* Where things are, in bytes from the start of the scratch memory. */
+typedef struct ra_scratch {
+    int64_t query, key, staging, value, edge, scores, state, branch, rows, groups, sieve, lo, hi, seen;
+    int64_t bytes;
+} ra_scratch;
+
+/* A workload without groups needs no scratch: all zeros. */
+ra_scratch ra_scratch_lay_out(const ra_plan *plan, const ra_workload *work);
+
+/* Its bytes alone: what a plan is told. */
+int64_t ra_scratch_bytes(const ra_plan *plan, const ra_workload *work);
+
+#endif
