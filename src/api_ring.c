@@ -1,11 +1,14 @@
 /* The public functions for one sequence over many ranks: validate, resolve defaults, hand on. */
 #include "base/checked.h"
-#include "base/cpu.h"
 #include "base/sized.h"
 #include "base/tensor.h"
 #include "ring/checkpoint.h"
 #include "ring/engine.h"
-#include "ring/ring_plan.h"
+#include "ring/link.h"
+#include "ring/planning.h"
+#include "ring/ring_rows.h"
+#include "ring/ring_search.h"
+#include "ring/strategy_table.h"
 #include "ringattn/ringattn.h"
 
 #include <math.h>
@@ -13,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_RANKS = 1 << 20, MOST_TRIED = 4096 };
+enum { MAX_RANKS = 1 << 20 };
 
 static const double DEFAULT_TIMEOUT = 60;
 
@@ -21,12 +24,8 @@ static const double DEFAULT_TIMEOUT = 60;
 
 const char *ra_strategy_name(ra_strategy strategy)
 {
-    switch (strategy) {
-    case RA_STRATEGY_RING: return "ring";
-    case RA_STRATEGY_ALLGATHER: return "allgather";
-    case RA_STRATEGY_BROADCAST: return "broadcast";
-    }
-    return NULL;
+    const ra_strategy_kind *kind = ra_strategy_find(strategy);
+    return kind ? kind->name : NULL;
 }
 
 const char *ra_order_name(ra_order order)
@@ -62,6 +61,8 @@ static ra_status check_ring_options(ra_ring_options *o)
 {
     if (o->ranks < 1 || o->ranks > MAX_RANKS)
         return ra_fail(RA_ERROR_ARGUMENT, "ranks %d: must be 1..%d", o->ranks, (int)MAX_RANKS);
+    if (o->rank < RA_ALL_RANKS || o->rank >= o->ranks)
+        return ra_fail(RA_ERROR_ARGUMENT, "rank %d: must be 0..%d, or RA_ALL_RANKS", o->rank, o->ranks - 1);
     if (!ra_strategy_name(o->strategy))
         return ra_fail(RA_ERROR_ARGUMENT, "strategy %d: must be ring, allgather or broadcast", (int)o->strategy);
     if (!ra_order_name(o->order))
@@ -83,15 +84,6 @@ static ra_status check_ring_options(ra_ring_options *o)
     return status ? status : check_dtype("o_dtype", o->o_dtype);
 }
 
-/* Threads of each rank: what was asked for, or the cores shared by those that work at the same time. */
-static int rank_threads(const ra_options *options, const ra_ring_options *ring)
-{
-    if (options->threads)
-        return options->threads;
-    int together = ring->transport == RA_TRANSPORT_SIM ? 1 : ring->ranks;
-    return (int)ra_max(1, ra_cpu_cores() / together);
-}
-
 static ra_status make_ring_plan(ra_ring_plan *ring, const ra_problem *problem, const ra_options *options)
 {
     ra_ring_options *o = &ring->options;
@@ -110,7 +102,6 @@ static ra_status make_ring_plan(ra_ring_plan *ring, const ra_problem *problem, c
     o->q_pieces = o->kv_pieces = NULL;
     if (options)
         status = ra_copy_in(&ring->asked, sizeof ring->asked, options, "ra_options", "RA_OPTIONS_INIT");
-    ring->threads = rank_threads(&ring->asked, o);
     return status ? status : ra_ring_plan_fill(ring);
 }
 
@@ -141,69 +132,7 @@ static ra_status create(const ra_problem *problem, const ra_options *options, co
 
 int64_t ra_ring_plan_process_bytes(const ra_ring_plan *ring)
 {
-    int64_t bytes = 0;
-    for (int rank = 0; rank < ring->options.ranks; rank++)
-        bytes = ring->options.transport == RA_TRANSPORT_THREADS ? bytes + ring->ranks[rank].peak_bytes
-                                                                : ra_max(bytes, ring->ranks[rank].peak_bytes);
-    return bytes;
-}
-
-/* What the largest process of a ring of so many would hold; the plan's own ranks are given up for it. */
-static ra_status held_by(ra_ring_plan *plan, int ranks, int64_t enough, int64_t *bytes)
-{
-    ra_ring_options *o = &plan->options;
-    ra_partition_clear(&plan->queries);
-    ra_partition_clear(&plan->keys);
-    o->ranks = ranks;
-    plan->threads = rank_threads(&plan->asked, o);
-    ra_status status = ra_partition_make(&plan->queries, "query", plan->plan->q_len, ranks, o->order, NULL, 0);
-    if (!status)
-        status = ra_partition_make(&plan->keys, "key", plan->plan->kv_len, ranks, o->order, NULL, 0);
-    return status ? status : ra_ring_plan_holds(plan, enough, bytes);
-}
-
-/*
- * The first ring that fits, one after the other from where it is not out of the question: what a rank holds falls with
- * their number, but not always. It is at most about four times the least that it could be, and so is the ring.
- */
-static ra_status find_smallest(ra_ring_plan *plan, int64_t memory, int *ranks)
-{
-    int first = 1;
-    while (first <= MOST_TRIED && ra_ring_plan_least(plan, first) > memory)
-        first++;
-    /* More ranks than there are blocks to deal out change nothing. */
-    int64_t blocks = ra_ceil_div(ra_max(plan->plan->q_len, plan->plan->kv_len), RA_KEY_BLOCK);
-    int64_t last = ra_min(ra_min(MOST_TRIED, blocks), 5 * (int64_t)first + 64);
-    ra_status status = RA_OK;
-    for (int tried = first; tried <= last && !status; tried++) {
-        int64_t bytes;
-        status = held_by(plan, tried, memory, &bytes);
-        if (!status && bytes <= memory) {
-            *ranks = tried;
-            return RA_OK;
-        }
-    }
-    return status;
-}
-
-/* The least that a process can hold, and the ring that it takes: doubled until every block of rows has a rank. */
-static ra_status find_least(ra_ring_plan *plan, int64_t *least, int *ranks)
-{
-    int64_t blocks = ra_ceil_div(ra_max(plan->plan->q_len, plan->plan->kv_len), RA_KEY_BLOCK);
-    int last = (int)ra_min(MOST_TRIED, blocks);
-    ra_status status = RA_OK;
-    *least = INT64_MAX;
-    for (int tried = 1; !status; tried = (int)ra_min(2 * (int64_t)tried, last)) {
-        int64_t bytes;
-        status = held_by(plan, tried, INT64_MAX, &bytes);
-        if (!status && bytes < *least) {
-            *least = bytes;
-            *ranks = tried;
-        }
-        if (tried == last)
-            break;
-    }
-    return status;
+    return ra_ring_largest(ring);
 }
 
 ra_status ra_ring_smallest(const ra_problem *problem, const ra_options *options, const ra_ring_options *their_ring,
@@ -222,7 +151,7 @@ ra_status ra_ring_smallest(const ra_problem *problem, const ra_options *options,
     if (!status && ring.memory == 0)
         *ranks = 1;
     else if (!status)
-        status = find_smallest(plan, ring.memory, ranks);
+        status = ra_ring_find_smallest(plan, ring.memory, ranks);
     ra_ring_plan_free(plan);
     return status;
 }
@@ -232,10 +161,10 @@ static ra_status advise(ra_ring_plan *plan, int64_t memory, char advice[], size_
 {
     int ranks = 0;
     int64_t least;
-    ra_status status = find_smallest(plan, memory, &ranks);
+    ra_status status = ra_ring_find_smallest(plan, memory, &ranks);
     if (!status && ranks)
         snprintf(advice, size, "; the smallest ring that fits is %d", ranks);
-    else if (!status && !(status = find_least(plan, &least, &ranks)))
+    else if (!status && !(status = ra_ring_find_least(plan, &least, &ranks)))
         snprintf(advice, size, "; the least that this can be run with is %lld bytes, in a ring of %d", (long long)least,
                  ranks);
     return status;
@@ -280,7 +209,6 @@ void ra_ring_plan_free(ra_ring_plan *ring)
         return;
     ra_partition_clear(&ring->queries);
     ra_partition_clear(&ring->keys);
-    ra_ring_plan_forget(ring);
     ra_plan_free(ring->plan);
     free(ring->ranks);
     free(ring);
@@ -305,7 +233,10 @@ ra_status ra_ring_plan_rank(const ra_ring_plan *ring, int rank, ra_rank_info *in
     ra_status status = check_rank(ring, rank);
     if (!status && !info)
         status = ra_fail(RA_ERROR_ARGUMENT, "info is NULL");
-    return status ? status : ra_copy_out(info, &ring->ranks[rank], sizeof *info, "ra_rank_info", "RA_RANK_INFO_INIT");
+    ra_rank_plan planned;
+    if (!status)
+        status = ra_ring_plan_one(ring, rank, &planned);
+    return status ? status : ra_copy_out(info, &planned.info, sizeof *info, "ra_rank_info", "RA_RANK_INFO_INIT");
 }
 
 /* ---- Rows -------------------------------------------------------------------------------------------------------- */
@@ -354,18 +285,7 @@ static ra_status move_rows(const ra_ring_plan *ring, int rank, int keys, const r
                          ra_dtype_name(whole->dtype));
     if (status)
         return status;
-    int64_t size = (int64_t)ra_dtype_size(whole->dtype);
-    for (int64_t i = 0; i < share.ranges; i++) {
-        ra_range range = ra_share_range(&share, i);
-        for (int64_t row = 0; row < range.end - range.first; row++)
-            for (int64_t batch = 0; batch < whole->batch; batch++)
-                for (int64_t head = 0; head < whole->heads; head++)
-                    for (int64_t d = 0; d < whole->dim; d++) {
-                        char *there = (char *)ra_tensor_at(whole, batch, range.first + row, head, d);
-                        char *here = (char *)ra_tensor_at(part, batch, range.row + row, head, d);
-                        memcpy(split ? here : there, split ? there : here, (size_t)size);
-                    }
-    }
+    ra_ring_move_rows(&share, whole, part, split);
     return RA_OK;
 }
 

@@ -513,12 +513,19 @@ typedef struct ra_ring_options {
     /* NULL, or called from the rank's own thread at the beginning of each step. */
     void (*watch)(void *user, const ra_ring_moment *moment);
     void *watch_user;
+    /*
+     * RA_ALL_RANKS, or the one rank that is planned: what a process of many needs, in a time and memory that hardly
+     * depend on their number. The plan serves that rank alone; ra_ring_plan_rank still answers for the others.
+     */
+    int rank;
 } ra_ring_options;
+
+enum { RA_ALL_RANKS = -1 };
 
 #define RA_RING_OPTIONS_INIT                                                                                           \
     {                                                                                                                  \
         sizeof(ra_ring_options), 1, RA_STRATEGY_RING, RA_ORDER_CONTIGUOUS, RA_TRANSPORT_SIM, RA_F32, RA_F32, RA_F32,   \
-            1, NULL, NULL, 0, 0, 0, 0, RA_F32, 1, NULL, NULL                                                           \
+            1, NULL, NULL, 0, 0, 0, 0, RA_F32, 1, NULL, NULL, RA_ALL_RANKS                                             \
     }
 
 typedef struct ra_ring_plan ra_ring_plan;

@@ -28,7 +28,7 @@ ra_status ra_memory_renew(ra_accountant *accountant, int64_t bytes, const char *
 /*
  * What a run held, for the next one like it: a block of each of its kinds. Between runs it belongs to nobody's account.
  */
-enum { RA_SPARE_BLOCKS = 7 };
+enum { RA_SPARE_BLOCKS = 9 };
 typedef struct ra_spare {
     void *block[RA_SPARE_BLOCKS];
     int64_t bytes[RA_SPARE_BLOCKS];

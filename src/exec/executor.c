@@ -303,7 +303,7 @@ ra_status ra_execute(const ra_plan *p, const ra_kernel *kernel, const ra_tensor 
     run.spans = p->spans;
     run.poll = p->progress ? report : NULL;
     run.poll_user = &reporter;
-    ra_accountant accountant = {0, 0};
+    ra_accountant accountant = {.bytes = ra_plan_bytes(p)};
     int64_t scratch_bytes = all->threads * all->scratch_bytes;
     void *scratch = NULL, *states = NULL;
     ra_status status = ra_memory_take(&accountant, scratch_bytes, "scratch", &scratch);

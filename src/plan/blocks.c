@@ -14,6 +14,12 @@ void ra_blocks_free(ra_blocks *blocks)
     free(blocks);
 }
 
+int64_t ra_blocks_bytes(const ra_blocks *b)
+{
+    int64_t masks = !b->mask ? 0 : b->mask_by_head ? b->heads : 1;
+    return (int64_t)sizeof *b + masks * b->count * ra_blocks_words(b->count) * (int64_t)sizeof *b->mask;
+}
+
 /* ---- Rows of blocks ---------------------------------------------------------------------------------------------- */
 
 /* How many blocks a row is filled to: `extra` rows, spread evenly over those that are not global, have one more. */

@@ -25,6 +25,9 @@ typedef struct ra_blocks {
 
 void ra_blocks_free(ra_blocks *blocks);
 
+/* Bytes that it holds, its mask with it. */
+int64_t ra_blocks_bytes(const ra_blocks *blocks);
+
 /* Words that hold so many bits. */
 static inline int64_t ra_blocks_words(int64_t count)
 {

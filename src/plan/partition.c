@@ -173,6 +173,7 @@ ra_status ra_partition_make(ra_partition *p, const char *what, int64_t length, i
     }
     if (!pieces)
         count = order == RA_ORDER_ZIGZAG ? 2 * (int64_t)ranks : ranks;
+    p->room = count;
     p->parts = calloc((size_t)count, sizeof *p->parts);
     p->ranges = calloc((size_t)count, sizeof *p->ranges);
     p->starts = calloc((size_t)ranks + 1, sizeof *p->starts);
@@ -204,14 +205,9 @@ ra_share ra_partition_share(const ra_partition *p, int rank)
     return share;
 }
 
-ra_owned ra_partition_owner(const ra_partition *p, int64_t position)
+int64_t ra_partition_find(const ra_partition *p, int64_t position)
 {
-    if (p->stripes) {
-        int64_t block = position / RA_KEY_BLOCK, first = block * RA_KEY_BLOCK;
-        return (ra_owned){first, ra_min(first + RA_KEY_BLOCK, p->length), block / p->stripes * RA_KEY_BLOCK,
-                          (int)(block % p->stripes)};
-    }
-    int64_t low = 0, high = p->part_count - 1;
+    int64_t low = 0, high = p->part_count;
     while (low < high) {
         int64_t middle = low + (high - low) / 2;
         if (p->parts[middle].end > position)
@@ -219,5 +215,21 @@ ra_owned ra_partition_owner(const ra_partition *p, int64_t position)
         else
             low = middle + 1;
     }
-    return p->parts[low];
+    return low;
+}
+
+ra_owned ra_partition_owner(const ra_partition *p, int64_t position)
+{
+    if (p->stripes) {
+        int64_t block = position / RA_KEY_BLOCK, first = block * RA_KEY_BLOCK;
+        return (ra_owned){first, ra_min(first + RA_KEY_BLOCK, p->length), block / p->stripes * RA_KEY_BLOCK,
+                          (int)(block % p->stripes)};
+    }
+    return p->parts[ra_partition_find(p, position)];
+}
+
+int64_t ra_partition_bytes(const ra_partition *p)
+{
+    int64_t entries = p->stripes ? 0 : p->room, starts = p->stripes ? 0 : p->ranks + 1;
+    return entries * (int64_t)(sizeof *p->parts + sizeof *p->ranges) + starts * (int64_t)sizeof *p->starts;
 }

@@ -32,7 +32,8 @@ typedef struct ra_partition {
     int64_t length;
     int ranks;
     int64_t stripes;    /* > 0: striped over so many ranks, and the lists below are empty */
-    int64_t part_count; /* parts of the sequence in the order of positions */
+    int64_t part_count; /* parts of the sequence in the order of positions, */
+    int64_t room;       /* and how many there is room for */
     ra_owned *parts;
     ra_range *ranges; /* the same by rank; rank r has those from starts[r] to starts[r + 1] */
     int64_t *starts;  /* [ranks + 1] */
@@ -44,6 +45,12 @@ ra_status ra_partition_make(ra_partition *partition, const char *what, int64_t l
 void ra_partition_clear(ra_partition *partition);
 
 ra_share ra_partition_share(const ra_partition *partition, int rank);
+
+/* The index in `parts` of the first that ends after `position`, where there are lists. */
+int64_t ra_partition_find(const ra_partition *partition, int64_t position);
+
+/* Bytes that its lists take. */
+int64_t ra_partition_bytes(const ra_partition *partition);
 
 /* The part that `position` is in; `end` is where the part ends. */
 ra_owned ra_partition_owner(const ra_partition *partition, int64_t position);

@@ -209,6 +209,17 @@ void ra_pattern_clear(ra_pattern *pattern)
     memset(pattern, 0, sizeof *pattern);
 }
 
+int64_t ra_pattern_bytes(const ra_pattern *pattern)
+{
+    int64_t bytes = 0;
+    for (int i = 0; i < pattern->count; i++) {
+        const ra_term *t = &pattern->terms[i];
+        bytes += t->count * (int64_t)sizeof *t->ends + (t->dilation ? (int64_t)sizeof *t->dilation : 0);
+        bytes += t->blocks ? ra_blocks_bytes(t->blocks) : 0;
+    }
+    return bytes;
+}
+
 /* ---- Text: every message names the character, from 1, at which something else was expected ---------------------- */
 
 ra_status ra_parse_expected(const ra_parser *p, const char *at, const char *what)

@@ -95,6 +95,9 @@ ra_status ra_pattern_parse(const char *text, int64_t kv_len, int64_t heads, cons
                            ra_pattern *pattern);
 void ra_pattern_clear(ra_pattern *pattern);
 
+/* Bytes that its terms hold. */
+int64_t ra_pattern_bytes(const ra_pattern *pattern);
+
 /* Whether all terms are intervals: then there is one branch, of all positions, and nothing depends on the head. */
 bool ra_pattern_is_interval(const ra_pattern *pattern);
 

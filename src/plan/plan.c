@@ -95,6 +95,11 @@ void ra_workload_lay_out(ra_workload *w, const ra_plan *p, ra_share queries, int
     w->scratch_bytes = p->scratch_bytes(p, w);
 }
 
+int64_t ra_plan_bytes(const ra_plan *p)
+{
+    return (int64_t)sizeof *p + ra_pattern_bytes(&p->pattern);
+}
+
 ra_status ra_plan_lay_out(ra_plan *p, int threads)
 {
     bool decoding = p->q_len <= p->blocking.decode_queries && ra_pattern_is_interval(&p->pattern);
@@ -114,7 +119,8 @@ ra_status ra_plan_lay_out(ra_plan *p, int threads)
                          !ra_mul_ok(part_floats, p->unit_floats * (int64_t)sizeof(float), &part_floats)))
         return ra_fail(RA_ERROR_MEMORY, "%lld row states do not fit the address space", (long long)all->units);
     p->part_bytes = part_floats ? ra_memory_rounded(part_floats) : 0;
-    if (!ra_mul_ok(all->scratch_bytes, all->threads, &scratch) || !ra_add_ok(scratch, p->part_bytes, &p->peak_bytes))
+    if (!ra_mul_ok(all->scratch_bytes, all->threads, &scratch) || !ra_add_ok(scratch, p->part_bytes, &p->peak_bytes) ||
+        !ra_add_ok(p->peak_bytes, ra_plan_bytes(p), &p->peak_bytes))
         return ra_fail(RA_ERROR_MEMORY, "scratch for %d threads does not fit the address space", all->threads);
     return RA_OK;
 }

@@ -66,6 +66,9 @@ ra_status ra_plan_lay_out(ra_plan *plan, int threads);
 void ra_workload_lay_out(ra_workload *work, const ra_plan *plan, ra_share queries, int threads, int64_t shares,
                          bool states);
 
+/* Bytes that the plan holds, its pattern with it. */
+int64_t ra_plan_bytes(const ra_plan *plan);
+
 /* Tiles and pairs, from the pattern alone: what a run counts tile by tile must come out the same. */
 ra_status ra_workload_count(ra_workload *work, const ra_plan *plan);
 

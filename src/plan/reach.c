@@ -1,79 +1,77 @@
+/* What a rank reads of others' keys: see reach.h. */
 #include "plan/reach.h"
 
-#include "base/bits.h"
 #include "base/checked.h"
-
-#include <stdlib.h>
-
-enum { PAGE_WORDS = 512, PAGE_ROWS = 64 * PAGE_WORDS };
 
 /* Queries whose keys are looked at together before they are looked at one by one. */
 enum { STRETCH = 1024 };
 
-void ra_reach_free(ra_reach *r)
-{
-    for (int64_t i = 0; r->pages && i < r->page_count; i++)
-        free(r->pages[i]);
-    free(r->pages);
-    free(r->at);
-    *r = (ra_reach){0};
-}
-
 /* ---- Intervals --------------------------------------------------------------------------------------------------- */
 
-static bool append(ra_reach *r, int64_t lo, int64_t hi)
+static ra_interval seen_by(const ra_plan *p, ra_range range)
 {
-    if (lo >= hi)
-        return true;
-    if (r->count && r->at[r->count - 1].hi >= lo) {
-        r->at[r->count - 1].hi = ra_max(r->at[r->count - 1].hi, hi);
-        return true;
-    }
-    if (r->count == r->room) {
-        int64_t room = 2 * r->room + 4;
-        ra_interval *grown = realloc(r->at, (size_t)room * sizeof *grown);
-        if (!grown)
-            return false;
-        r->at = grown;
-        r->room = room;
-    }
-    r->at[r->count++] = (ra_interval){lo, hi};
-    return true;
+    return ra_pattern_reach(&p->pattern, range.first + p->offset, range.end - range.first);
 }
 
-static bool find_intervals(ra_reach *r, const ra_plan *p, const ra_share *queries)
+/* Stripes from the i-th on, of whole blocks, over which each end of what they see stays or moves along with them. */
+static int64_t steady_stripes(const ra_plan *p, const ra_share *queries, int64_t i)
 {
-    for (int64_t i = 0; i < queries->ranges; i++) {
-        ra_range range = ra_share_range(queries, i);
-        ra_interval seen = ra_pattern_reach(&p->pattern, range.first + p->offset, range.end - range.first);
-        if (!append(r, seen.lo, seen.hi))
-            return false;
+    ra_range range = ra_share_range(queries, i), last = ra_share_range(queries, queries->ranges - 1);
+    int64_t steady = ra_pattern_steady_end(&p->pattern, range.first + p->offset, last.end + p->offset) - p->offset;
+    int64_t more = ra_max(0, steady - range.end) / (queries->step * RA_KEY_BLOCK);
+    return ra_min(1 + more, queries->ranges - 1 - i);
+}
+
+/* So many stripes that see steadily: what the first two see says what all do. */
+static bool add_stripes(ra_row_set *set, const ra_plan *p, const ra_share *queries, int64_t i, int64_t count)
+{
+    int64_t period = queries->step * RA_KEY_BLOCK;
+    ra_interval one = seen_by(p, ra_share_range(queries, i));
+    ra_interval next = seen_by(p, ra_share_range(queries, i + 1));
+    if (one.lo >= one.hi)
+        return true;
+    if (next.lo - one.lo == period && next.hi - one.hi == period)
+        return ra_row_set_add(set, one.lo, one.hi, period, count);
+    /* An end that stays joins all of them. */
+    return ra_row_set_add(set, one.lo, one.hi + (next.hi > one.hi ? (count - 1) * period : 0), 0, 1);
+}
+
+static bool find_intervals(ra_row_set *set, const ra_plan *p, const ra_share *queries)
+{
+    bool fits = true;
+    for (int64_t i = 0, count; i < queries->ranges && fits; i += count) {
+        count = queries->step && i + 2 < queries->ranges ? steady_stripes(p, queries, i) : 1;
+        if (count > 1) {
+            fits = add_stripes(set, p, queries, i, count);
+        } else {
+            ra_interval seen = seen_by(p, ra_share_range(queries, i));
+            fits = ra_row_set_add(set, seen.lo, seen.hi, 0, 1);
+        }
     }
-    return true;
+    return fits;
+}
+
+static bool find_foreign_intervals(ra_row_set *set, const ra_plan *p, const ra_share *queries, const ra_share *own)
+{
+    ra_row_set all = {0}, mine = {0};
+    bool fits = find_intervals(&all, p, queries) && ra_row_set_add_share(&mine, own) &&
+                ra_row_set_combine(&all, &mine, RA_SET_ONLY, set);
+    ra_row_set_free(&all);
+    ra_row_set_free(&mine);
+    return fits;
 }
 
 /* ---- Bits -------------------------------------------------------------------------------------------------------- */
 
 /* What is at hand while bits are set. */
 typedef struct finder {
-    ra_reach *reach;
+    ra_row_set *set;
     const ra_plan *plan;
     const ra_share *own;
-    int64_t head;
+    int64_t plane, head;
+    int64_t marked, most; /* bits of the plane, and how many there can be */
     ra_lattice lattice;
 } finder;
-
-/* Positions lo <= i < hi, word by word. */
-static bool set(finder *f, int64_t lo, int64_t hi)
-{
-    for (int64_t at = lo / 64 * 64; at < hi; at += 64) {
-        uint64_t **page = &f->reach->pages[at / PAGE_ROWS];
-        if (!*page && !(*page = calloc(PAGE_WORDS, sizeof **page)))
-            return false;
-        (*page)[at % PAGE_ROWS / 64] |= ra_bits(ra_max(0, lo - at), hi - at);
-    }
-    return true;
-}
 
 /*
  * Where the rank's own range that a position is in ends; the position itself, if it is not the rank's. *next is where
@@ -98,7 +96,7 @@ static bool set_members(finder *f, int64_t lo, int64_t hi)
         int64_t together = ra_lattice_plain(&f->lattice) ? ra_min(hi, next) - lo : 1;
         if (end > position)
             lo = ra_branch_members(&f->lattice, 0, end).hi;
-        else if (!set(f, position, position + together))
+        else if (!ra_row_set_mark(f->set, f->plane, position, position + together, &f->marked))
             return false;
         else
             lo += together;
@@ -147,102 +145,79 @@ static bool set_kept(finder *f, int64_t first, int64_t end)
 /* Queries at positions first <= i < end, all of one row of blocks if there are any. */
 static bool set_stretch(finder *f, int64_t first, int64_t end)
 {
-    ra_interval hull = ra_pattern_hull(&f->plan->pattern, first, end - first);
-    int64_t next;
-    if (hull.lo >= hull.hi || end_of_own(f->own, hull.lo, &next) >= hull.hi)
-        return true;
     ra_interval members = ra_branch_members(&f->lattice, first, end);
     if (members.lo >= members.hi)
         return true;
     return f->plan->pattern.blocks ? set_kept(f, members.lo, members.hi) : set_seen(f, members.lo, members.hi);
 }
 
-static bool find_bits(finder *f, const ra_share *queries)
+/* Whether queries at positions first <= i < end see none but the rank's own keys. */
+static bool sees_own_alone(const finder *f, int64_t first, int64_t end)
 {
-    int64_t stretch = f->plan->pattern.blocks ? f->plan->pattern.blocks->size : STRETCH;
+    ra_interval hull = ra_pattern_hull(&f->plan->pattern, first, end - first);
+    int64_t next;
+    return hull.lo >= hull.hi || end_of_own(f->own, hull.lo, &next) >= hull.hi;
+}
+
+/*
+ * How many of `count` lots of `stretch` queries, from `first` on, see the rank's own keys alone. Both ends of what they
+ * see only move forward: those that do are found by halving.
+ */
+static int64_t lots_within_own(const finder *f, int64_t first, int64_t stretch, int64_t count)
+{
+    int64_t low = 0, high = count;
+    while (low < high) {
+        int64_t middle = low + (high - low + 1) / 2;
+        if (sees_own_alone(f, first, first + middle * stretch))
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    return low;
+}
+
+/* Queries at positions first <= i < end, in lots that begin at multiples of `stretch`. */
+static bool find_range(finder *f, int64_t first, int64_t end, int64_t stretch)
+{
+    for (int64_t at = first, next; at < end && f->marked < f->most; at = next) {
+        int64_t whole = at % stretch ? 0 : (end - at) / stretch;
+        next = at + lots_within_own(f, at, stretch, whole) * stretch;
+        if (next > at)
+            continue;
+        next = ra_min(end, (at / stretch + 1) * stretch);
+        if (!set_stretch(f, at, next))
+            return false;
+    }
+    return true;
+}
+
+static bool find_head(finder *f, const ra_share *queries)
+{
+    int64_t stretch = f->plan->pattern.blocks ? f->plan->pattern.blocks->size : STRETCH, offset = f->plan->offset;
     for (int branch = 0; branch < ra_pattern_branches(&f->plan->pattern, f->head); branch++) {
         f->lattice = ra_pattern_lattice(&f->plan->pattern, f->head, branch);
         for (int64_t i = 0; i < queries->ranges; i++) {
             ra_range range = ra_share_range(queries, i);
-            int64_t at = ra_max(0, range.first + f->plan->offset), end = range.end + f->plan->offset;
-            for (int64_t next; at < end; at = next) {
-                next = ra_min(end, (at / stretch + 1) * stretch);
-                if (!set_stretch(f, at, next))
-                    return false;
-            }
+            if (!find_range(f, ra_max(0, range.first + offset), range.end + offset, stretch))
+                return false;
         }
     }
     return true;
 }
 
-bool ra_reach_find(ra_reach *r, const ra_plan *p, const ra_share *queries, const ra_share *own, int64_t first,
-                   int64_t count)
+bool ra_reach_find(ra_row_set *set, const ra_plan *p, int64_t planes, const ra_share *queries, const ra_share *own)
 {
-    *r = (ra_reach){0};
+    int64_t heads = p->heads / planes;
+    *set = (ra_row_set){0};
     if (ra_pattern_is_interval(&p->pattern))
-        return find_intervals(r, p, queries);
-    r->page_count = ra_ceil_div(p->kv_len, PAGE_ROWS);
-    r->pages = calloc((size_t)r->page_count, sizeof *r->pages);
-    finder f = {.reach = r, .plan = p, .own = own};
-    bool fits = r->pages != NULL;
-    for (f.head = first; f.head < first + count && fits; f.head++)
-        if (f.head == first || !ra_pattern_same(&p->pattern, first, f.head))
-            fits = find_bits(&f, queries);
+        return find_foreign_intervals(set, p, queries, own);
+    bool fits = ra_row_set_pages(set, planes, p->kv_len);
+    for (int64_t plane = 0; plane < planes && fits; plane++) {
+        finder f = {.set = set, .plan = p, .own = own, .plane = plane, .most = p->kv_len - own->rows};
+        int64_t first = plane * heads;
+        for (f.head = first; f.head < first + heads && fits; f.head++)
+            if (f.head == first || !ra_pattern_same(&p->pattern, first, f.head))
+                fits = find_head(&f, queries);
+    }
     return fits;
-}
-
-/* ---- Rows -------------------------------------------------------------------------------------------------------- */
-
-/* Bits that are set in one, or in two if there are, from lo to hi. */
-static int64_t bits_between(const ra_reach *a, const ra_reach *b, int64_t lo, int64_t hi)
-{
-    int64_t rows = 0;
-    for (int64_t page = lo / PAGE_ROWS; page * PAGE_ROWS < hi; page++) {
-        const uint64_t *x = a->pages[page], *y = b ? b->pages[page] : x;
-        if (!x || !y)
-            continue;
-        int64_t first = page * PAGE_ROWS, word = ra_max(0, lo - first) / 64;
-        for (; word < PAGE_WORDS && first + 64 * word < hi; word++) {
-            int64_t at = first + 64 * word;
-            rows += __builtin_popcountll(x[word] & y[word] & ra_bits(ra_max(0, lo - at), hi - at));
-        }
-    }
-    return rows;
-}
-
-static int64_t bits_of_share(const ra_reach *a, const ra_reach *b, const ra_share *share, int64_t lo, int64_t hi)
-{
-    int64_t rows = 0;
-    for (int64_t i = ra_share_find(share, lo); i < share->ranges; i++) {
-        ra_range range = ra_share_range(share, i);
-        if (range.first >= hi)
-            break;
-        rows += bits_between(a, b, ra_max(range.first, lo), ra_min(range.end, hi));
-    }
-    return rows;
-}
-
-int64_t ra_reach_rows(const ra_reach *r, const ra_share *share, int64_t lo, int64_t hi)
-{
-    if (r->page_count)
-        return bits_of_share(r, NULL, share, lo, hi);
-    int64_t rows = 0;
-    for (int64_t i = 0; i < r->count; i++)
-        rows += ra_share_rows_between(share, ra_max(r->at[i].lo, lo), ra_min(r->at[i].hi, hi));
-    return rows;
-}
-
-int64_t ra_reach_rows_in_both(const ra_reach *a, const ra_reach *b, const ra_share *share)
-{
-    if (a->page_count)
-        return bits_of_share(a, b, share, 0, INT64_MAX);
-    int64_t rows = 0;
-    for (int64_t i = 0, j = 0; i < a->count && j < b->count;) {
-        rows += ra_share_rows_between(share, ra_max(a->at[i].lo, b->at[j].lo), ra_min(a->at[i].hi, b->at[j].hi));
-        if (a->at[i].hi < b->at[j].hi)
-            i++;
-        else
-            j++;
-    }
-    return rows;
 }

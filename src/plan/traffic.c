@@ -1,3 +1,8 @@
+/*
+ * What travels, rank by rank: the keys that a rank reads and does not hold are a set of rows, and who gives them
+ * follows from that set, the one of the rank before it, and who holds what. A rank at a time is looked at, so that
+ * nothing here grows with the square of the ranks but the sums.
+ */
 #include "plan/traffic.h"
 
 #include "base/checked.h"
@@ -6,122 +11,224 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What all ranks see, for each set of key/value heads. */
 typedef struct counter {
-    const ra_partition *keys;
-    int64_t sets;
-    ra_reach *reaches; /* [sets][ranks] */
+    const ra_traffic_question *of;
     ra_traffic *traffic;
+    ra_row_set reads[2]; /* what a rank and the one before it read of others' keys, */
+    int rank[2];         /* these; -1: nobody */
+    int64_t *met;        /* [ranks]: in whose turn a rank was met last as an owner of rows, */
+    int64_t turn;        /* whose turn it is now, */
+    int *owners;         /* [ranks]: those that were met in it, */
+    int owner_count;     /* so many, */
+    int64_t *rows;       /* [ranks]: and how many rows each has */
 } counter;
 
-static const ra_reach *reach_of(const counter *c, int64_t set, int rank)
+static bool counted(const counter *c, int rank)
 {
-    return &c->reaches[set * c->keys->ranks + rank];
+    return rank >= c->of->first && rank < c->of->end;
 }
 
-/* Rows of a share, in all sets, that a rank sees between lo and hi. */
-static int64_t rows_in(const counter *c, const ra_share *share, int rank, int64_t lo, int64_t hi)
+/* Where a rank's figures go; those of ranks that are not asked for go nowhere. */
+static ra_traffic *figures_of(const counter *c, int rank)
 {
-    int64_t rows = 0;
-    for (int64_t set = 0; set < c->sets; set++)
-        rows += ra_reach_rows(reach_of(c, set, rank), share, lo, hi);
-    return rows;
+    return counted(c, rank) ? &c->traffic[rank - c->of->first] : NULL;
 }
 
-static int64_t rows_in_both(const counter *c, const ra_share *share, int rank, int other)
+static ra_share own_of(const counter *c, int rank)
 {
-    int64_t rows = 0;
-    for (int64_t set = 0; set < c->sets; set++)
-        rows += ra_reach_rows_in_both(reach_of(c, set, rank), reach_of(c, set, other), share);
-    return rows;
+    return ra_partition_share(c->of->keys, rank);
 }
 
-/*
- * Round the ring with the rows of one rank. What a rank sees of them comes from the rank before it, as far as that one
- * sees it too, and else from the owner.
- */
-static void count_chunk(const counter *c, int owner)
+/* Whether a rank can read keys of a rank that is counted, by the ends of what it sees. */
+static bool reads_counted(const counter *c, int rank)
 {
-    ra_traffic *traffic = c->traffic;
-    ra_share chunk = ra_partition_share(c->keys, owner);
-    int before = owner;
-    for (int step = 1; step < c->keys->ranks; step++) {
-        int rank = (int)(((int64_t)owner + step) % c->keys->ranks);
-        int64_t received = rows_in(c, &chunk, rank, 0, INT64_MAX);
-        int64_t passed_on = before == owner ? received : rows_in_both(c, &chunk, rank, before);
-        traffic[rank].rows_received += received;
-        traffic[rank].hops += received > 0;
-        traffic[before].rows_sent += passed_on;
-        traffic[owner].rows_sent += received - passed_on;
-        before = rank;
+    const ra_plan *p = c->of->plan;
+    ra_share queries = ra_partition_share(c->of->queries, rank);
+    if (queries.rows == 0)
+        return false;
+    int64_t first = ra_share_range(&queries, 0).first, end = ra_share_range(&queries, queries.ranges - 1).end;
+    ra_interval seen = ra_pattern_hull(&p->pattern, first + p->offset, end - first);
+    for (int owner = c->of->first; owner < c->of->end; owner++) {
+        ra_share own = own_of(c, owner);
+        if (ra_share_rows_between(&own, seen.lo, seen.hi))
+            return true;
     }
+    return false;
 }
 
-static void count_broadcast(const counter *c)
+/* All ranks, or those that matter to the ones that are asked for. */
+static bool matters(const counter *c, int rank, int before)
 {
-    const ra_partition *keys = c->keys;
-    for (int from = 0; from < keys->ranks; from++) {
-        ra_share owned = ra_partition_share(keys, from);
-        for (int to = 0; to < keys->ranks; to++) {
-            int64_t rows = to == from ? 0 : rows_in(c, &owned, to, 0, INT64_MAX);
-            c->traffic[from].rows_sent += rows;
-            c->traffic[to].rows_received += rows;
-        }
-    }
-    for (int rank = 0; rank < keys->ranks; rank++) {
-        ra_share owned = ra_partition_share(keys, rank);
-        for (int piece = 0; piece < keys->ranks; piece++) {
-            ra_piece part = ra_even_part(keys->length, keys->ranks, piece);
-            ra_share all = ra_share_of_range(part.first, part.end);
-            c->traffic[rank].hops +=
-                rows_in(c, &all, rank, 0, INT64_MAX) > rows_in(c, &owned, rank, part.first, part.end);
-        }
-    }
+    return c->of->end - c->of->first == c->of->keys->ranks || counted(c, rank) || counted(c, before) ||
+           reads_counted(c, rank);
 }
 
-static void count_allgather(const counter *c)
+/* Have what a rank reads at hand, in reads[which]. */
+static bool turn_to(counter *c, int which, int rank)
 {
-    for (int from = 0; from < c->keys->ranks; from++) {
-        int64_t rows = c->sets * ra_partition_share(c->keys, from).rows;
-        c->traffic[from].rows_sent += rows * (c->keys->ranks - 1);
-        for (int to = 0; to < c->keys->ranks; to++)
-            if (to != from) {
-                c->traffic[to].rows_received += rows;
-                c->traffic[to].hops += rows > 0;
-            }
+    if (c->rank[which] == rank)
+        return true;
+    if (c->rank[!which] == rank) { /* a rank becomes the one before the next */
+        ra_row_set set = c->reads[0];
+        int other = c->rank[0];
+        c->reads[0] = c->reads[1];
+        c->reads[1] = set;
+        c->rank[0] = c->rank[1];
+        c->rank[1] = other;
+        return true;
     }
-}
-
-static bool find_reaches(const counter *c, const ra_plan *plan, const ra_partition *queries)
-{
-    int64_t heads = plan->heads / c->sets;
-    for (int64_t set = 0; set < c->sets; set++)
-        for (int rank = 0; rank < c->keys->ranks; rank++) {
-            ra_share share = ra_partition_share(queries, rank), own = ra_partition_share(c->keys, rank);
-            if (!ra_reach_find(&c->reaches[set * c->keys->ranks + rank], plan, &share, &own, set * heads, heads))
-                return false;
-        }
+    ra_share queries = ra_partition_share(c->of->queries, rank), own = own_of(c, rank);
+    ra_row_set_free(&c->reads[which]);
+    c->rank[which] = -1;
+    if (!ra_reach_find(&c->reads[which], c->of->plan, c->of->planes, &queries, &own))
+        return false;
+    c->rank[which] = rank;
     return true;
 }
 
-ra_status ra_traffic_count(const ra_plan *plan, int64_t sets, const ra_partition *queries, const ra_partition *keys,
-                           ra_strategy strategy, ra_traffic *traffic)
+static void meet(void *user, int owner, int64_t rows)
 {
-    counter c = {.keys = keys, .sets = sets, .traffic = traffic};
-    memset(traffic, 0, (size_t)keys->ranks * sizeof *traffic);
-    if (strategy == RA_STRATEGY_ALLGATHER) {
-        count_allgather(&c);
-        return RA_OK;
+    counter *c = user;
+    if (c->met[owner] != c->turn) {
+        c->met[owner] = c->turn;
+        c->rows[owner] = 0;
+        c->owners[c->owner_count++] = owner;
     }
-    int64_t count = sets * keys->ranks;
-    c.reaches = calloc((size_t)count, sizeof *c.reaches);
-    bool fits = c.reaches && find_reaches(&c, plan, queries);
-    if (fits && strategy == RA_STRATEGY_BROADCAST)
-        count_broadcast(&c);
-    for (int owner = 0; owner < keys->ranks && fits && strategy == RA_STRATEGY_RING; owner++)
-        count_chunk(&c, owner);
-    for (int64_t i = 0; c.reaches && i < count; i++)
-        ra_reach_free(&c.reaches[i]);
-    free(c.reaches);
-    return fits ? RA_OK : ra_fail(RA_ERROR_MEMORY, "out of memory: counting the traffic of %d ranks", keys->ranks);
+    c->rows[owner] += rows;
+}
+
+/* Find the ranks, or parts, of a partition that some rows are of. */
+static void find_owners(counter *c, const ra_row_set *rows, const ra_partition *partition)
+{
+    c->turn++;
+    c->owner_count = 0;
+    ra_row_set_owners(rows, partition, meet, c);
+}
+
+/* Owners give a rank the rows that the rank before it does not read, each in one phase. */
+static void give(counter *c, const ra_row_set *rows, int rank, int before)
+{
+    find_owners(c, rows, c->of->keys);
+    for (int i = 0; i < c->owner_count; i++) {
+        int owner = c->owners[i];
+        ra_traffic *t = figures_of(c, owner);
+        if (!t || owner == rank || owner == before)
+            continue;
+        t->rows_sent += c->rows[owner];
+        t->rows_again = ra_max(t->rows_again, c->rows[owner]);
+    }
+}
+
+/*
+ * What a rank reads of a chunk comes from the rank before it, as far as that one reads it too or owns it, and else from
+ * the owner.
+ */
+static bool count_ring_rank(counter *c, int rank, int before)
+{
+    const ra_row_set *mine = &c->reads[0], *theirs = &c->reads[1];
+    ra_traffic *t = figures_of(c, rank), *from = figures_of(c, before);
+    ra_share chunk = own_of(c, before);
+    ra_row_set both = {0}, only = {0};
+    bool fits =
+        ra_row_set_combine(mine, theirs, RA_SET_BOTH, &both) && ra_row_set_combine(mine, theirs, RA_SET_ONLY, &only);
+    if (fits && t) {
+        t->rows_received += ra_row_set_rows(mine);
+        find_owners(c, mine, c->of->keys);
+        t->hops += c->owner_count;
+    }
+    if (fits && from)
+        from->rows_sent += ra_row_set_rows(&both) + ra_row_set_rows_in(mine, &chunk);
+    if (fits)
+        give(c, &only, rank, before);
+    ra_row_set_free(&both);
+    ra_row_set_free(&only);
+    return fits;
+}
+
+static bool count_ring(counter *c)
+{
+    int ranks = c->of->keys->ranks;
+    for (int rank = 0; rank < ranks && ranks > 1; rank++) {
+        int before = rank ? rank - 1 : ranks - 1;
+        if (!matters(c, rank, before))
+            continue;
+        if (!turn_to(c, 1, before) || !turn_to(c, 0, rank) || !count_ring_rank(c, rank, before))
+            return false;
+    }
+    return true;
+}
+
+static void give_directly(void *user, int owner, int64_t rows)
+{
+    ra_traffic *t = figures_of(user, owner);
+    if (t)
+        t->rows_sent += rows;
+}
+
+/* Every owner gives its rows of each part of the sequence to everyone who reads them. */
+static bool count_broadcast(counter *c)
+{
+    const ra_partition *keys = c->of->keys;
+    ra_partition parts;
+    bool fits = !ra_partition_make(&parts, "key", keys->length, keys->ranks, RA_ORDER_CONTIGUOUS, NULL, 0);
+    for (int rank = 0; rank < keys->ranks && fits; rank++) {
+        ra_traffic *t = figures_of(c, rank);
+        if (!matters(c, rank, rank))
+            continue;
+        fits = turn_to(c, 0, rank);
+        if (fits && t) {
+            t->rows_received += ra_row_set_rows(&c->reads[0]);
+            find_owners(c, &c->reads[0], &parts);
+            t->hops += c->owner_count;
+        }
+        if (fits)
+            ra_row_set_owners(&c->reads[0], keys, give_directly, c);
+    }
+    ra_partition_clear(&parts);
+    return fits;
+}
+
+/* Count with the memory that it takes. */
+static ra_status count(const ra_traffic_question *question, bool (*way)(counter *), ra_traffic *traffic)
+{
+    counter c = {.of = question, .traffic = traffic, .rank = {-1, -1}};
+    memset(traffic, 0, (size_t)(question->end - question->first) * sizeof *traffic);
+    size_t ranks = (size_t)question->keys->ranks;
+    c.met = calloc(ranks, sizeof *c.met);
+    c.owners = calloc(ranks, sizeof *c.owners);
+    c.rows = calloc(ranks, sizeof *c.rows);
+    bool fits = c.met && c.owners && c.rows && way(&c);
+    ra_row_set_free(&c.reads[0]);
+    ra_row_set_free(&c.reads[1]);
+    free(c.met);
+    free(c.owners);
+    free(c.rows);
+    return fits ? RA_OK
+                : ra_fail(RA_ERROR_MEMORY, "out of memory: counting the traffic of %d ranks", question->keys->ranks);
+}
+
+ra_status ra_traffic_ring(const ra_traffic_question *question, ra_traffic *traffic)
+{
+    return count(question, count_ring, traffic);
+}
+
+ra_status ra_traffic_broadcast(const ra_traffic_question *question, ra_traffic *traffic)
+{
+    return count(question, count_broadcast, traffic);
+}
+
+/* Everybody's rows to everybody. */
+ra_status ra_traffic_allgather(const ra_traffic_question *question, ra_traffic *traffic)
+{
+    const ra_partition *keys = question->keys;
+    int64_t owners = 0;
+    for (int rank = 0; rank < keys->ranks; rank++)
+        owners += ra_partition_share(keys, rank).rows > 0;
+    for (int rank = question->first; rank < question->end; rank++) {
+        int64_t own = ra_partition_share(keys, rank).rows;
+        traffic[rank - question->first] = (ra_traffic){.hops = owners - (own > 0),
+                                                       .rows_sent = question->planes * own * (keys->ranks - 1),
+                                                       .rows_received = question->planes * (keys->length - own)};
+    }
+    return RA_OK;
 }

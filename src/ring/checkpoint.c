@@ -1,5 +1,6 @@
 #include "ring/checkpoint.h"
 
+#include "base/clock.h"
 #include "base/sized.h"
 #include "ring/checkpoint_parts.h"
 #include "ring/greeting.h"

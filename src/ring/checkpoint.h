@@ -12,7 +12,8 @@
 #define RA_RING_CHECKPOINT_H
 
 #include "exec/exec.h"
-#include "ring/engine.h"
+#include "ring/ring_plan.h"
+#include "ring/tensors.h"
 
 /* Where a rank stands: everything before these positions of its step is done. */
 typedef struct ra_point {

@@ -11,8 +11,9 @@ enum { RA_GREETING_FACTS = 20, RA_GREETING_LINES, RA_GREETING_TEXT = 96 };
 typedef struct ra_greeting {
     char line[RA_GREETING_LINES][RA_GREETING_TEXT];
     ra_tensor k, v;
-    int64_t step; /* that the rank goes on with */
-    uint64_t set; /* the number of its checkpoint */
+    int64_t step;    /* that the rank goes on with */
+    int64_t sparing; /* 1: it gives away rows late that it has given up */
+    uint64_t set;    /* the number of its checkpoint */
 } ra_greeting;
 
 /* The facts. */

@@ -1,3 +1,4 @@
+/* A rank's line to the others: see link.h. */
 #include "ring/link.h"
 
 #include "base/status.h"
@@ -99,7 +100,7 @@ ra_status ra_link_poll(ra_link *link)
 {
     const double interval = 2e-4; /* often enough to keep a large message moving */
     ra_transport_state found;
-    if (ra_seconds() - link->looked < interval)
+    if (!link->transport || ra_seconds() - link->looked < interval)
         return RA_OK;
     show_work(link);
     ra_status status = look(link, &found);
@@ -143,6 +144,8 @@ ra_status ra_link_wait(ra_link *link)
     double start = ra_seconds();
     int64_t unfinished = -1;
     ra_status status = RA_OK;
+    if (!link->transport)
+        return RA_OK;
     for (int looks = 0;; looks++) {
         ra_transport_state found;
         status = look(link, &found);

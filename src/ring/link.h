@@ -9,7 +9,7 @@
 #include "transport/comm.h"
 
 typedef struct ra_link {
-    ra_transport *transport;
+    ra_transport *transport; /* NULL: a virtual rank, that nobody is connected with */
     bool *broken;            /* of the communicator */
     double timeout;          /* seconds */
     double looked;           /* when progress was last made */
@@ -26,6 +26,12 @@ typedef struct ra_link {
 } ra_link;
 
 enum { RA_TAG_GREETING = 0, RA_TAG_AGREEMENT = 1, RA_TAG_PHASE = 2, RA_TAG_PHASES = 16384 };
+
+/* Phases come in order, so a tag may come again. */
+static inline int ra_phase_tag(int64_t phase)
+{
+    return RA_TAG_PHASE + (int)(phase % RA_TAG_PHASES);
+}
 
 /* Move what can be moved, if it is time to; called between tiles. */
 ra_status ra_link_poll(ra_link *link);

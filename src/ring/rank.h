@@ -1,4 +1,12 @@
-/* One rank of a run, as the files of the engine see it. What the functions do is said where they are. */
+/*
+ * One rank of a run, as the files of the engine see it, in parts that live and die together:
+ *
+ *     ra_held      its memory, and where things are in it        rank_memory.c, slot.c
+ *     ra_work      its tasks, and the states of its rows         rank_tiles.c
+ *     ra_flight    what travels in the phase under way           rank_phase.c, supply_*.c
+ *     ra_tally     what it counts, to prove the run              rank_results.c
+ *     ra_progress  where it stands, which is what can be saved   rank_save.c
+ */
 #ifndef RA_RING_RANK_H
 #define RA_RING_RANK_H
 
@@ -6,22 +14,48 @@
 #include "base/memory.h"
 #include "exec/exec.h"
 #include "ring/checkpoint.h"
-#include "ring/engine.h"
-#include "ring/schedule.h"
+#include "ring/link.h"
+#include "ring/message.h"
+#include "ring/rank_bytes.h"
+#include "ring/tensors.h"
 
 #include <stdatomic.h>
 
 /*
- * Room for keys and values: the marked positions of a share, head by head, one after the other. With several sets of
- * marks each has words, rows before them and tensors of its own; where keys are read by reference there is one.
+ * Room for rows of keys and values: the marked positions of a share, head by head, one after the other. With several
+ * planes each has words, rows before them and tensors of its own.
  */
 typedef struct ra_slot {
-    char *k_memory, *v_memory;
-    uint64_t *words; /* [sets][keys.blocks] */
-    int64_t *before; /* the same */
+    char *memory[RA_ROLES];
+    int64_t room;    /* rows, of all planes */
+    uint64_t *words; /* [planes][keys.blocks] */
+    int64_t *before; /* the same: marks before each word */
     ra_share keys;
-    ra_tensor *k, *v; /* [sets] */
+    ra_tensor *tensors[RA_ROLES]; /* [planes] */
 } ra_slot;
+
+typedef struct ra_held {
+    ra_rank_memory memory;
+    ra_accountant accountant;
+    ra_spare *spare; /* of the run before, and for the next; NULL: nothing is to be kept */
+    void *query, *slot_memory, *marks, *known, *segments, *states, *scratch, *output, *tables;
+    int64_t planes; /* of what is in the slots: where rows are read in place there is one */
+    ra_slot slots[RA_SLOTS_MOST];
+    int own_slot;           /* -1: none */
+    uint64_t *some, *other; /* marks to work with */
+    uint64_t *wanted;       /* marks of rows that are to be read from storage */
+    ra_tensor *peers;       /* [RA_ROLES][peer_count]: other ranks' keys and values, where they are read in place */
+    int64_t peer_count;
+    ra_reads reads;
+} ra_held;
+
+typedef struct ra_work {
+    ra_workload load;
+    ra_run run;
+    ra_keys *keys;  /* those that are worked on */
+    ra_tensor q;    /* as the tasks read it */
+    float *current; /* states of a span after the first; NULL: spans do not matter */
+} ra_work;
 
 /* Finished rows on their way into storage, from a row of it on. */
 typedef struct ra_written {
@@ -29,112 +63,65 @@ typedef struct ra_written {
     int64_t at;
 } ra_written;
 
-/* Where ranks share memory: who is reading a rank's keys, and whether that may still begin. */
-typedef struct ra_gate {
-    _Atomic int readers, closed;
-} ra_gate;
+typedef struct ra_flight {
+    int64_t phase;         /* the last that was started; -1: none */
+    int64_t segments;      /* used by its messages */
+    int64_t came;          /* messages that it received so far */
+    bool late;             /* some of its messages have not been started */
+    int64_t wanted_phase;  /* the phase whose rows are to be read from storage; -1: none */
+    uint8_t *sparing;      /* [ranks]: who gives rows away late; NULL: nobody does */
+    ra_background *behind; /* reads ahead and writes behind for a virtual rank; NULL: nobody does */
+    ra_written written;    /* what is to be written */
+    double seconds_behind; /* that the background took */
+} ra_flight;
 
 /* What travelled before a phase. */
 typedef struct ra_passed {
     int64_t hops, bytes_sent, bytes_received;
 } ra_passed;
 
+typedef struct ra_tally {
+    ra_counts counts;
+    ra_rank_stats *stats;
+    ra_passed passed[2]; /* before this phase and the next: by their parity */
+    int64_t counted;     /* what travelled before this phase was counted before the run was continued */
+    int64_t *ledger; /* [ranks]: bytes that virtual ranks have sent, noted by those that get them; NULL: real ranks */
+    double waited_before; /* by earlier virtual ranks */
+    double pairs_before;  /* done in earlier steps, and in earlier virtual ranks */
+    double pairs_reported, pairs_total;
+} ra_tally;
+
+typedef struct ra_progress_point {
+    int64_t first;          /* the step from which on rows travel: the least that a rank goes on with */
+    int64_t step, position; /* what comes before is done */
+    int64_t span;           /* that is being worked on */
+    int64_t stride;         /* of keys after which a run may be saved; 0: after a step */
+    bool changed;           /* something was done since it was saved */
+} ra_progress_point;
+
+struct ra_supply;
+
 typedef struct ra_rank {
     const ra_ring_plan *ring;
+    const ra_rank_plan *planned;
     const ra_kernel *kernel;
     const ra_tensors *tensors;
+    const struct ra_supply *supply;
     int rank;
-    bool simulated;
-    ra_link link;
-    ra_schedule schedule;
-    ra_workload work;
-    ra_rank_memory memory;
-    ra_accountant accountant;
-
-    ra_slot *slots;
-    int64_t sets;     /* of marks on what is in them */
-    ra_tensor *views; /* the slots' tensors */
-    void *query, *slot_memory, *marks, *segments, *states, *scratch, *output;
-    ra_spare *spare;        /* of the run before, and for the next; NULL: nothing is to be kept */
-    uint64_t *some, *other; /* marks to work with */
-    ra_background *behind;  /* reads ahead and writes behind for a virtual rank; NULL: nobody does */
-    uint64_t *wanted;       /* what is to be read for a phase, */
-    int64_t wanted_phase;   /* this one; -1: nothing */
-    ra_written written;     /* what is to be written */
-    double seconds_behind;  /* that the background took */
-    int64_t segments_used;
-    float *current;             /* states of a span after the first; NULL: spans do not matter */
-    int64_t span;               /* that is being worked on */
-    ra_tensor *peer_k, *peer_v; /* by reference: every rank's keys and values */
-    ra_keys *keys;              /* [steps]: those that are worked on */
-    ra_tensor q;                /* as the tasks read it */
-
-    ra_run run;
-    ra_counts counts;
-    ra_passed passed[2];             /* before this phase and the next: by their parity */
-    int64_t phase;                   /* the last that was started; -1: none */
-    int64_t step, position;          /* what comes before is done */
-    int64_t stride;                  /* of keys after which a run may be saved; 0: after a step */
-    bool changed;                    /* something was done since it was saved */
-    int64_t first;                   /* the step from which on rows travel: the least that a rank goes on with */
-    int64_t counted;                 /* what travelled before this phase was counted before the run was continued */
-    int64_t next_receive, next_send; /* messages that have not been started */
-    ra_rank_stats *stats;            /* of this rank */
-    ra_status status;                /* found by the poll */
-    double waited_before;            /* by earlier simulated ranks */
-    double pairs_before;             /* done in earlier steps, and in earlier simulated ranks */
-    double pairs_reported, pairs_total;
+    int64_t steps;
+    ra_link link; /* its transport is NULL for a virtual rank */
+    ra_held held;
+    ra_work work;
+    ra_flight flight;
+    ra_tally tally;
+    ra_progress_point at;
+    ra_status status; /* found by the poll */
 } ra_rank;
 
-/* ---- rank_memory.c: what a rank holds, and what it reads into it ---------------------------------------------------
- */
-
-void ra_rank_slot_set(ra_rank *e, ra_slot *s, const ra_share *keys);
-ra_status ra_rank_take_memory(ra_rank *e);
-void ra_rank_divide_memory(ra_rank *e);
-void ra_rank_give_memory(ra_rank *e, bool all);
-void ra_rank_pass_on(ra_rank *e);
-ra_status ra_rank_poll_link(ra_rank *e);
-ra_status ra_rank_read_rows(ra_rank *e, ra_storage *storage, int64_t first, int64_t count, int64_t head,
-                            const ra_tensor *into, int64_t row);
-ra_status ra_rank_load_queries(ra_rank *e);
-ra_status ra_rank_load_own(ra_rank *e);
-
-/* ---- engine.c: one rank from its beginning to its end, or to where its tasks begin ---------------------------------
- */
-
-ra_status ra_rank_prepare(ra_rank *e);
-
-/* ---- together.c: virtual ranks whose tasks are taken as one list ------------------------------------------------ */
-
-ra_status ra_ring_run_together(const ra_ring_plan *ring, const ra_rank *template, ra_rank_stats *stats);
-
-/* ---- rank_transfer.c: the greeting, and what travels ---------------------------------------------------------------
- */
-
-ra_gate *ra_rank_gate_of(const ra_rank *e, int rank);
-void ra_rank_set_own(ra_rank *e);
-ra_status ra_rank_greet(ra_rank *e);
-ra_status ra_rank_simulated_source(void *user, int rank, int from, int tag, const ra_segment *segments, int64_t count);
-ra_status ra_rank_start_phase(ra_rank *e, int64_t phase);
-ra_status ra_rank_wait_phase(ra_rank *e);
-ra_status ra_rank_wait_behind(ra_rank *e);
-
-/* ---- rank_save.c: where a run can go on later ------------------------------------------------------------------- */
-
-void ra_rank_begin(ra_rank *e, const ra_point *point);
-ra_status ra_rank_go_on(ra_rank *e, const ra_point *point);
-ra_status ra_rank_save(ra_rank *e, ra_status status);
-
-/* ---- rank_tiles.c: the tiles of what is here, and their results ----------------------------------------------------
- */
-
-int ra_rank_poll(void *user, double pairs);
-void ra_rank_close_gate(ra_rank *e);
-ra_status ra_rank_run_steps(ra_rank *e);
-ra_status ra_rank_set_steps(ra_rank *e);
-ra_status ra_rank_write_results(ra_rank *e);
-ra_status ra_rank_prove(ra_rank *e);
-void ra_rank_fill_stats(ra_rank *e, double started);
+/* Nobody is at the other end of its line. */
+static inline bool ra_rank_virtual(const ra_rank *e)
+{
+    return e->link.transport == NULL;
+}
 
 #endif

@@ -1,5 +1,7 @@
+/* Where a run can go on later: see rank_save.h. */
+#include "ring/rank_save.h"
+
 #include "base/checked.h"
-#include "ring/rank.h"
 
 #include <stdlib.h>
 
@@ -18,10 +20,10 @@ enum { LEAST_KEYS = 1024 };
 static int64_t stride_of(const ra_rank *e)
 {
     const ra_plan *p = e->ring->plan;
-    if (p->pattern.dilation || p->tiles != RA_TILES_ROW || e->work.queries.rows == 0)
+    if (p->pattern.dilation || p->tiles != RA_TILES_ROW || e->work.load.queries.rows == 0)
         return 0;
-    double rows = (double)e->work.queries.rows * (double)(p->batch * p->heads);
-    double keys = (e->simulated ? PAIRS_BETWEEN : PAIRS_OF_PROCESS * e->work.threads) / rows;
+    double rows = (double)e->work.load.queries.rows * (double)(p->batch * p->heads);
+    double keys = (ra_rank_virtual(e) ? PAIRS_BETWEEN : PAIRS_OF_PROCESS * e->work.load.threads) / rows;
     int64_t most = keys < (double)p->kv_len ? (int64_t)keys : p->kv_len;
     return ra_ceil_div(ra_max(LEAST_KEYS, most), RA_KEY_BLOCK) * RA_KEY_BLOCK;
 }
@@ -29,23 +31,23 @@ static int64_t stride_of(const ra_rank *e)
 /* Begins, or goes on from a point: counts are what they were. NULL: there is none. */
 void ra_rank_begin(ra_rank *e, const ra_point *point)
 {
-    e->phase = -1;
-    e->stride = e->tensors->checkpoint ? stride_of(e) : 0;
+    e->flight.phase = e->flight.wanted_phase = -1;
+    e->at.stride = e->tensors->checkpoint ? stride_of(e) : 0;
     if (point && point->begun) {
-        e->step = point->step;
-        e->position = point->position;
-        e->span = point->span;
-        e->counts = point->counts;
-        e->pairs_before = point->pairs_before;
-        e->pairs_reported = point->pairs_reported;
-        *e->stats = point->stats;
+        e->at.step = point->step;
+        e->at.position = point->position;
+        e->at.span = point->span;
+        e->tally.counts = point->counts;
+        e->tally.pairs_before = point->pairs_before;
+        e->tally.pairs_reported = point->pairs_reported;
+        *e->tally.stats = point->stats;
     }
-    e->first = e->counted = e->step;
+    e->at.first = e->tally.counted = e->at.step;
 }
 
 static void show_life(void *user)
 {
-    (void)ra_rank_poll_link(user); /* a failure is found again */
+    (void)ra_link_poll(&((ra_rank *)user)->link); /* a failure is found again */
 }
 
 /* The first files of a set, which is there when all of them are: one that lacks a file has been damaged. */
@@ -65,21 +67,16 @@ static ra_status begin_set(ra_rank *e)
     return status || e->rank > 0 ? status : ra_checkpoint_complete(e->tensors->checkpoint);
 }
 
-/* Where the ranks have told each other how far they are: states are what they were, messages those that are left. */
+/* Where the ranks have told each other how far they are: states are what they were. */
 ra_status ra_rank_go_on(ra_rank *e, const ra_point *point)
 {
-    const ra_schedule *s = &e->schedule;
     ra_checkpoint *checkpoint = e->tensors->checkpoint;
     ra_status status = RA_OK;
-    while (e->next_receive < s->receive_count && s->receives[e->next_receive].phase < e->first)
-        e->next_receive++;
-    while (e->next_send < s->send_count && s->sends[e->next_send].phase < e->first)
-        e->next_send++;
-    if (!e->simulated)
+    if (!ra_rank_virtual(e))
         ra_checkpoint_between(checkpoint, show_life, e);
     if (point && point->begun)
-        status = ra_checkpoint_restore_states(checkpoint, e->states, e->memory.states);
-    else if (!e->simulated && !point)
+        status = ra_checkpoint_restore_states(checkpoint, e->held.states, e->held.memory.states);
+    else if (!ra_rank_virtual(e) && !point)
         status = begin_set(e);
     e->link.stop = ra_checkpoint_stops;
     e->link.stop_user = checkpoint;
@@ -90,17 +87,17 @@ ra_status ra_rank_go_on(ra_rank *e, const ra_point *point)
 static ra_point point_of(const ra_rank *e)
 {
     ra_point point = {.rank = e->rank,
-                      .step = e->step,
-                      .position = e->position,
-                      .span = e->span,
-                      .state_bytes = e->memory.states,
+                      .step = e->at.step,
+                      .position = e->at.position,
+                      .span = e->at.span,
+                      .state_bytes = e->held.memory.states,
                       .begun = true,
-                      .counts = e->counts,
-                      .stats = *e->stats,
-                      .pairs_before = e->pairs_before,
-                      .pairs_reported = e->pairs_reported};
-    if (e->phase >= e->step) {
-        const ra_passed *passed = &e->passed[e->step % 2];
+                      .counts = e->tally.counts,
+                      .stats = *e->tally.stats,
+                      .pairs_before = e->tally.pairs_before,
+                      .pairs_reported = e->tally.pairs_reported};
+    if (e->flight.phase >= e->at.step) {
+        const ra_passed *passed = &e->tally.passed[e->at.step % 2];
         point.stats.hops = passed->hops;
         point.stats.bytes_sent = passed->bytes_sent;
         point.stats.bytes_received = passed->bytes_received;
@@ -120,15 +117,16 @@ ra_status ra_rank_save(ra_rank *e, ra_status status)
         return status;
     bool due = ra_checkpoint_due(checkpoint, &stop);
     stop = stop || e->link.stopped;
-    if (!due && !stop && e->step < e->schedule.steps)
+    if (!due && !stop && e->at.step < e->steps)
         return RA_OK;
-    if (e->changed) {
+    if (e->at.changed) {
         const ra_point point = point_of(e);
-        status = ra_checkpoint_save(checkpoint, &point, e->states);
+        status = ra_checkpoint_save(checkpoint, &point, e->held.states);
         if (status)
             return status;
-        e->changed = false;
+        e->at.changed = false;
     }
-    return stop ? ra_fail(RA_ERROR_CANCELLED, "stopped at rank %d, step %lld, and saved", e->rank, (long long)e->step)
-                : RA_OK;
+    return stop
+               ? ra_fail(RA_ERROR_CANCELLED, "stopped at rank %d, step %lld, and saved", e->rank, (long long)e->at.step)
+               : RA_OK;
 }

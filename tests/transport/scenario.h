@@ -25,7 +25,7 @@ struct peer {
     const harness *harness;
     void *user; /* the harness's */
     ra_transport transport;
-    bool open, simulated;
+    bool open;
     char failure[512]; /* what went wrong; empty: nothing */
     struct block *memory;
 };

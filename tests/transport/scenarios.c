@@ -135,8 +135,8 @@ static bool unfinished_are_counted(peer *me)
         in[i] = make_parcel(me, 100, 0);
         TRY(begin_receive(me, left_of(me), i, in[i]));
         TRY(turn(me, &found));
-        CHECK(me, found.unfinished == (me->simulated ? 0 : i + 1));
-        CHECK(me, found.waiting_for == (me->simulated ? -1 : left_of(me)));
+        CHECK(me, found.unfinished == i + 1);
+        CHECK(me, found.waiting_for == left_of(me));
     }
     tell(me, left_of(me));
     TRY(await(me, 1));

@@ -1,16 +1,14 @@
 /*
- * The scenarios over threads of this process and over the simulation. Notices, silence, leaving and wrong sizes need
- * somebody at the other end: those run over threads here, and over MPI in test_transport_mpi.
+ * The scenarios over threads of this process; over MPI they run in test_transport_mpi.
  */
 #include "support/unit.h"
 #include "transport/comm.h"
 #include "transport/scenario.h"
-#include "transport/sim.h"
 
 #include <pthread.h>
 #include <string.h>
 
-enum { RANKS_MOST = 8, TAGS = 16 };
+enum { RANKS_MOST = 8 };
 
 /* ---- Threads --------------------------------------------------------------------------------------------------- */
 
@@ -97,59 +95,6 @@ static void faults_happen_and_show(void **state)
     }
 }
 
-/* ---- Simulation ------------------------------------------------------------------------------------------------ */
-
-typedef struct storage {
-    const scenario *scenario;
-    int ranks;
-    int64_t messages[RANKS_MOST][TAGS]; /* that the rank has received, by sender and tag */
-} storage;
-
-static ra_status read_message(void *user, int rank, int from, int tag, const ra_segment *segments, int64_t count)
-{
-    storage *s = user;
-    int64_t n = s->messages[from][tag]++, index = 0;
-    bool passed_on = s->scenario->maker != NULL;
-    int maker = passed_on ? s->scenario->maker(from, n, s->ranks) : from;
-    for (int64_t i = 0; i < count; i++)
-        for (int64_t j = 0; j < segments[i].bytes; j++)
-            ((unsigned char *)segments[i].at)[j] =
-                byte_of(maker, passed_on ? -1 : rank, tag, passed_on ? 0 : n, index++);
-    return RA_OK;
-}
-
-static void over_simulation(void **state)
-{
-    (void)state;
-    for (int i = 0; i < scenario_count; i++)
-        for (int ranks = 1; ranks <= RANKS_MOST && !scenarios[i].real; ranks++)
-            for (int rank = 0; rank < ranks; rank++) {
-                storage stored = {&scenarios[i], ranks, {{0}}};
-                peer me = {.scenario = &scenarios[i], .open = true, .simulated = true};
-                assert_int_equal(ra_sim_open(rank, ranks, read_message, &stored, &me.transport), RA_OK);
-                play(&me);
-                free_memory(&me, false);
-                REQUIRE(!me.failure[0], "%s", me.failure);
-            }
-}
-
-static ra_status fail_to_read(void *user, int rank, int from, int tag, const ra_segment *segments, int64_t count)
-{
-    (void)user, (void)rank, (void)from, (void)tag, (void)segments, (void)count;
-    return RA_ERROR_FILE;
-}
-
-static void the_simulation_hands_on_what_its_source_says(void **state)
-{
-    (void)state;
-    ra_transport t;
-    assert_int_equal(ra_sim_open(0, 2, fail_to_read, NULL, &t), RA_OK);
-    assert_int_equal(t.receive(t.state, 1, 0, NULL, 0), RA_ERROR_FILE);
-    t.close(t.state);
-    assert_int_equal(ra_sim_open(2, 2, fail_to_read, NULL, &t), RA_ERROR_ARGUMENT);
-    assert_string_equal(ra_last_message(), "rank 2 of 2: must be 0 <= rank < ranks");
-}
-
 /* ---- Communicators --------------------------------------------------------------------------------------------- */
 
 static void simulated_communicators(void **state)
@@ -178,23 +123,53 @@ static void thread_communicators_in_any_order(void **state)
     assert_string_equal(ra_last_message(), "ranks 0: must be 1..4096");
 }
 
+static ra_status move_nothing(void *state, int peer, int tag, const ra_segment *segments, int64_t count)
+{
+    (void)state, (void)peer, (void)tag, (void)segments, (void)count;
+    return RA_OK;
+}
+
+static ra_status find_nothing(void *state, ra_transport_state *found)
+{
+    (void)state;
+    *found = (ra_transport_state){.waiting_for = -1, .quietest = -1};
+    return RA_OK;
+}
+
+static void tell_nobody(void *state, const ra_notice *notice)
+{
+    (void)state, (void)notice;
+}
+
+static int abandon_nothing(void *state)
+{
+    (void)state;
+    return 1;
+}
+
+static void close_nothing(void *state)
+{
+    (void)state;
+}
+
 static void custom_communicators_are_checked(void **state)
 {
     (void)state;
-    ra_transport good, bad;
+    const ra_transport good = {
+        sizeof good,     "own",        1, 2, NULL, NULL, move_nothing, move_nothing, find_nothing, tell_nobody,
+        abandon_nothing, close_nothing};
+    ra_transport bad = good;
     ra_comm *comm;
-    assert_int_equal(ra_sim_open(1, 2, fail_to_read, NULL, &good), RA_OK);
-    bad = good;
     bad.size = 0;
     assert_int_equal(ra_comm_custom(&bad, &comm), RA_ERROR_ARGUMENT);
     bad = good;
     bad.rank = 2;
     assert_int_equal(ra_comm_custom(&bad, &comm), RA_ERROR_ARGUMENT);
-    assert_string_equal(ra_last_message(), "transport sim: rank 2: must be 0..1");
+    assert_string_equal(ra_last_message(), "transport own: rank 2: must be 0..1");
     bad = good;
     bad.notify = NULL;
     assert_int_equal(ra_comm_custom(&bad, &comm), RA_ERROR_ARGUMENT);
-    assert_string_equal(ra_last_message(), "transport sim: notify must not be NULL");
+    assert_string_equal(ra_last_message(), "transport own: notify must not be NULL");
     assert_null(comm);
     assert_int_equal(ra_comm_custom(&good, &comm), RA_OK);
     assert_int_equal(ra_comm_rank(comm), 1);
@@ -212,9 +187,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(over_threads),
-        cmocka_unit_test(over_simulation),
         cmocka_unit_test(faults_happen_and_show),
-        cmocka_unit_test(the_simulation_hands_on_what_its_source_says),
         cmocka_unit_test(simulated_communicators),
         cmocka_unit_test(thread_communicators_in_any_order),
         cmocka_unit_test(custom_communicators_are_checked),

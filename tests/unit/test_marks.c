@@ -1,5 +1,5 @@
 /* Marks on rows against one flag for each position. */
-#include "ring/need.h"
+#include "ring/marks.h"
 #include "shares.h"
 #include "support/sample.h"
 #include "support/unit.h"
@@ -130,26 +130,26 @@ static void check_needed(scene *s, choices *c)
 {
     (void)c;
     uint8_t keys[MOST_LENGTH] = {0}, queries[MOST_LENGTH] = {0};
-    int64_t sets = ra_mark_sets(s->plan), heads = s->plan->heads / sets;
-    SCENE_REQUIRE(s, sets == 1 || sets == s->plan->kv_heads);
-    uint64_t *words = calloc((size_t)(sets * s->keys.blocks + 1), sizeof *words);
+    int64_t planes = ra_mark_planes(s->plan), heads = s->plan->heads / planes;
+    SCENE_REQUIRE(s, planes == 1 || planes == s->plan->kv_heads);
+    uint64_t *words = calloc((size_t)(planes * s->keys.blocks + 1), sizeof *words);
     assert_non_null(words);
     rows_of(&s->keys, keys);
     rows_of(&s->queries, queries);
-    ra_mark_needed(s->plan, sets, &s->queries, &s->keys, words);
-    for (int64_t set = 0; set < sets; set++) {
+    ra_mark_needed(s->plan, planes, &s->queries, &s->keys, words);
+    for (int64_t plane = 0; plane < planes; plane++) {
         memset(s->marked, 0, sizeof s->marked);
-        memcpy(s->words, words + set * s->keys.blocks, (size_t)s->keys.blocks * sizeof *words);
+        memcpy(s->words, words + plane * s->keys.blocks, (size_t)s->keys.blocks * sizeof *words);
         for (int64_t key = 0; key < s->plan->kv_len; key++)
-            s->expected[key] = keys[key] && seen_by_some(s, queries, set * heads, heads, key);
+            s->expected[key] = keys[key] && seen_by_some(s, queries, plane * heads, heads, key);
         require_expected(s);
     }
-    SCENE_REQUIRE(s, words[sets * s->keys.blocks] == 0);
+    SCENE_REQUIRE(s, words[planes * s->keys.blocks] == 0);
     free(words);
 }
 
 /* Where all heads see the same one set is enough, and there is one; else each key/value head has its own. */
-static void check_sets(scene *s, choices *c)
+static void check_planes(scene *s, choices *c)
 {
     (void)c;
     bool same = true;
@@ -158,28 +158,28 @@ static void check_sets(scene *s, choices *c)
             for (int64_t key = 0; key < s->plan->kv_len && same; key += 1 + s->plan->kv_len / 100)
                 same = ra_pattern_sees(&s->plan->pattern, 0, query + s->plan->offset, key) ==
                        ra_pattern_sees(&s->plan->pattern, head, query + s->plan->offset, key);
-    SCENE_REQUIRE(s, same || ra_mark_sets(s->plan) == s->plan->kv_heads);
-    SCENE_REQUIRE(s, !ra_pattern_is_interval(&s->plan->pattern) || ra_mark_sets(s->plan) == 1);
+    SCENE_REQUIRE(s, same || ra_mark_planes(s->plan) == s->plan->kv_heads);
+    SCENE_REQUIRE(s, !ra_pattern_is_interval(&s->plan->pattern) || ra_mark_planes(s->plan) == 1);
 }
 
 /* Out of the marks of the whole sequence. */
 static void check_extract(scene *s, choices *c)
 {
-    int64_t sets = choose(c, 1, MOST_SETS), whole_blocks = (s->plan->kv_len + RA_KEY_BLOCK - 1) / RA_KEY_BLOCK;
-    size_t room = (size_t)(sets * (s->keys.blocks + whole_blocks));
-    uint64_t *whole = malloc((room + 1) * sizeof *whole), *words = whole + sets * whole_blocks;
+    int64_t planes = choose(c, 1, MOST_SETS), whole_blocks = (s->plan->kv_len + RA_KEY_BLOCK - 1) / RA_KEY_BLOCK;
+    size_t room = (size_t)(planes * (s->keys.blocks + whole_blocks));
+    uint64_t *whole = malloc((room + 1) * sizeof *whole), *words = whole + planes * whole_blocks;
     assert_non_null(whole);
-    for (int64_t i = 0; i < sets * whole_blocks; i++)
+    for (int64_t i = 0; i < planes * whole_blocks; i++)
         whole[i] = choose_bits(c);
-    memset(words, 0xff, (size_t)(sets * s->keys.blocks) * sizeof *words);
-    ra_mark_extract(whole, whole_blocks, sets, &s->keys, words);
-    for (int64_t set = 0; set < sets; set++) {
+    memset(words, 0xff, (size_t)(planes * s->keys.blocks) * sizeof *words);
+    ra_mark_extract(whole, whole_blocks, planes, &s->keys, words);
+    for (int64_t plane = 0; plane < planes; plane++) {
         uint8_t keys[MOST_LENGTH] = {0};
         rows_of(&s->keys, keys);
         memset(s->marked, 0, sizeof s->marked);
-        memcpy(s->words, words + set * s->keys.blocks, (size_t)s->keys.blocks * sizeof *words);
+        memcpy(s->words, words + plane * s->keys.blocks, (size_t)s->keys.blocks * sizeof *words);
         for (int64_t at = 0; at < s->plan->kv_len; at++)
-            s->expected[at] = keys[at] && (whole[set * whole_blocks + at / RA_KEY_BLOCK] >> at % RA_KEY_BLOCK & 1);
+            s->expected[at] = keys[at] && (whole[plane * whole_blocks + at / RA_KEY_BLOCK] >> at % RA_KEY_BLOCK & 1);
         require_expected(s);
     }
     free(whole);
@@ -189,22 +189,23 @@ static void check_owned(scene *s, choices *c)
 {
     uint8_t keys[MOST_LENGTH] = {0}, owned[MOST_LENGTH] = {0};
     ra_partition other;
-    int64_t sets = choose(c, 1, MOST_SETS);
+    int64_t planes = choose(c, 1, MOST_SETS);
     choose_partition(c, s->plan->kv_len, (int)choose(c, 1, MOST_RANKS), &other);
     ra_share share = choose_share(c, &other);
     rows_of(&s->keys, keys);
     rows_of(&share, owned);
     for (int64_t at = 0; at < s->plan->kv_len; at++)
         s->expected[at] = keys[at] && owned[at];
-    uint64_t *words = calloc((size_t)(sets * s->keys.blocks + 1), sizeof *words);
+    uint64_t *words = calloc((size_t)(planes * s->keys.blocks + 1), sizeof *words);
     assert_non_null(words);
-    ra_mark_owned(&share, &s->keys, sets, words);
-    for (int64_t set = 0; set < sets; set++) {
+    for (int64_t plane = 0; plane < planes; plane++)
+        ra_mark_shared(&share, 0, INT64_MAX, &s->keys, words + plane * s->keys.blocks);
+    for (int64_t plane = 0; plane < planes; plane++) {
         memset(s->marked, 0, sizeof s->marked);
-        memcpy(s->words, words + set * s->keys.blocks, (size_t)s->keys.blocks * sizeof *words);
+        memcpy(s->words, words + plane * s->keys.blocks, (size_t)s->keys.blocks * sizeof *words);
         require_expected(s);
     }
-    SCENE_REQUIRE(s, words[sets * s->keys.blocks] == 0);
+    SCENE_REQUIRE(s, words[planes * s->keys.blocks] == 0);
     free(words);
     ra_partition_clear(&other);
 }
@@ -221,10 +222,10 @@ static void needed_keys_are_those_that_some_query_sees(void **state)
     for_each_scene(500, check_needed);
 }
 
-static void heads_that_differ_have_sets_of_their_own(void **state)
+static void heads_that_differ_have_planes_of_their_own(void **state)
 {
     (void)state;
-    for_each_scene(300, check_sets);
+    for_each_scene(300, check_planes);
 }
 
 static void marks_of_a_share_out_of_those_of_all(void **state)
@@ -353,7 +354,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ranges_are_marked),
         cmocka_unit_test(needed_keys_are_those_that_some_query_sees),
-        cmocka_unit_test(heads_that_differ_have_sets_of_their_own),
+        cmocka_unit_test(heads_that_differ_have_planes_of_their_own),
         cmocka_unit_test(marks_of_a_share_out_of_those_of_all),
         cmocka_unit_test(owned_keys_are_those_in_both_shares),
         cmocka_unit_test(runs_among_the_rows_that_are_held),

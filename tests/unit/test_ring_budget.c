@@ -1,5 +1,5 @@
 /* Budgets over ranks: what meets them, what is refused, and the smallest ring that would do. */
-#include "ring/ring_plan.h"
+#include "ring/rank_bytes.h"
 #include "support/planned.h"
 #include "support/unit.h"
 
@@ -18,10 +18,11 @@ static void list_needs(const ra_problem *p, const ra_ring_options *ring, int64_t
         ra_ring_options o = *ring;
         o.ranks = ranks, o.memory = 0;
         ra_ring_plan *plan = planned(p, &o);
-        if (o.strategy == RA_STRATEGY_RING) {
-            free(plan->ranks);
-            plan->sparing = true;
-            assert_int_equal(ra_ring_plan_fill(plan), RA_OK);
+        for (int rank = 0; rank < ranks; rank++) {
+            ra_workload work;
+            ra_ring_workload(plan, rank, &work);
+            plan->ranks[rank].sparing = o.strategy == RA_STRATEGY_RING;
+            plan->ranks[rank].info.peak_bytes = ra_ring_memory(plan, rank, &plan->ranks[rank], &work).total;
         }
         needs[ranks] = ra_ring_plan_process_bytes(plan);
         ra_ring_plan_free(plan);

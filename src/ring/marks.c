@@ -1,7 +1,10 @@
-#include "ring/need.h"
+/* Marks on rows: see marks.h. */
+#include "ring/marks.h"
 
 #include "base/bits.h"
 #include "base/checked.h"
+
+#include <string.h>
 
 void ra_mark_range(const ra_share *share, int64_t lo, int64_t hi, uint64_t *words)
 {
@@ -17,7 +20,7 @@ void ra_mark_range(const ra_share *share, int64_t lo, int64_t hi, uint64_t *word
     }
 }
 
-int64_t ra_mark_sets(const ra_plan *p)
+int64_t ra_mark_planes(const ra_plan *p)
 {
     for (int64_t head = 1; head < p->heads; head++)
         if (!ra_pattern_same(&p->pattern, 0, head))
@@ -25,7 +28,17 @@ int64_t ra_mark_sets(const ra_plan *p)
     return 1;
 }
 
-bool ra_joined_next(ra_joined_walk *w, ra_interval *joined)
+/*
+ * The keys that the queries of a share see, where all terms of the pattern are intervals. Those of neighbouring ranges
+ * overlap mostly, and are joined.
+ */
+typedef struct joined_walk {
+    const ra_plan *plan;
+    const ra_share *queries;
+    int64_t range;
+} joined_walk;
+
+static bool next_joined(joined_walk *w, ra_interval *joined)
 {
     const ra_plan *p = w->plan;
     *joined = (ra_interval){0, 0};
@@ -45,9 +58,9 @@ bool ra_joined_next(ra_joined_walk *w, ra_interval *joined)
 
 static void mark_intervals(const ra_plan *p, const ra_share *queries, const ra_share *keys, uint64_t *words)
 {
-    ra_joined_walk walk = {p, queries, 0};
+    joined_walk walk = {p, queries, 0};
     ra_interval seen;
-    while (ra_joined_next(&walk, &seen))
+    while (next_joined(&walk, &seen))
         ra_mark_range(keys, seen.lo, seen.hi, words);
 }
 
@@ -127,7 +140,7 @@ static void mark_head(const ra_plan *p, int64_t head, const ra_share *queries, c
     }
 }
 
-void ra_mark_needed(const ra_plan *p, int64_t sets, const ra_share *queries, const ra_share *keys, uint64_t *words)
+void ra_mark_needed(const ra_plan *p, int64_t planes, const ra_share *queries, const ra_share *keys, uint64_t *words)
 {
     if (ra_pattern_is_interval(&p->pattern)) {
         mark_intervals(p, queries, keys, words);
@@ -135,38 +148,35 @@ void ra_mark_needed(const ra_plan *p, int64_t sets, const ra_share *queries, con
     }
     if (keys->rows == 0)
         return;
-    int64_t heads = p->heads / sets;
-    for (int64_t set = 0; set < sets; set++)
-        for (int64_t first = set * heads, head = first; head < first + heads; head++)
+    int64_t heads = p->heads / planes;
+    for (int64_t plane = 0; plane < planes; plane++)
+        for (int64_t first = plane * heads, head = first; head < first + heads; head++)
             if (head == first || !ra_pattern_same(&p->pattern, first, head))
-                mark_head(p, head, queries, keys, words + set * keys->blocks);
+                mark_head(p, head, queries, keys, words + plane * keys->blocks);
 }
 
-void ra_mark_extract(const uint64_t *whole, int64_t whole_blocks, int64_t sets, const ra_share *keys, uint64_t *words)
+void ra_mark_extract(const uint64_t *whole, int64_t whole_blocks, int64_t planes, const ra_share *keys, uint64_t *words)
 {
-    for (int64_t set = 0; set < sets; set++)
+    for (int64_t plane = 0; plane < planes; plane++)
         for (int64_t i = 0; i < keys->ranges; i++) {
             ra_range range = ra_share_range(keys, i);
             int64_t first = range.first / RA_KEY_BLOCK, last = (range.end - 1) / RA_KEY_BLOCK;
             for (int64_t block = first; block <= last; block++)
-                words[set * keys->blocks + range.block + block - first] =
-                    whole[set * whole_blocks + block] &
+                words[plane * keys->blocks + range.block + block - first] =
+                    whole[plane * whole_blocks + block] &
                     ra_bits(ra_max(0, range.first - block * RA_KEY_BLOCK), range.end - block * RA_KEY_BLOCK);
         }
 }
 
-void ra_mark_owned(const ra_share *owned, const ra_share *keys, int64_t sets, uint64_t *words)
+void ra_mark_shared(const ra_share *other, int64_t lo, int64_t hi, const ra_share *keys, uint64_t *words)
 {
-    if (keys->rows == 0)
-        return;
-    int64_t lo = ra_share_range(keys, 0).first, hi = ra_share_range(keys, keys->ranges - 1).end;
-    for (int64_t set = 0; set < sets; set++)
-        for (int64_t i = ra_share_find(owned, lo); i < owned->ranges; i++) {
-            ra_range range = ra_share_range(owned, i);
-            if (range.first >= hi)
-                break;
-            ra_mark_range(keys, range.first, range.end, words + set * keys->blocks);
-        }
+    memset(words, 0, (size_t)keys->blocks * sizeof *words);
+    for (int64_t i = ra_share_find(other, lo); i < other->ranges; i++) {
+        ra_range range = ra_share_range(other, i);
+        if (range.first >= hi)
+            break;
+        ra_mark_range(keys, ra_max(lo, range.first), ra_min(hi, range.end), words);
+    }
 }
 
 int64_t ra_marked(const uint64_t *words, int64_t blocks)

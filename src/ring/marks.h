@@ -1,38 +1,28 @@
 /*
  * Marks on rows: one bit for each position of a share of the keys, one word for each of its blocks (ra_range.block).
- * Where key/value heads need different rows, there are as many sets of marks, one after the other.
+ * Where key/value heads read different rows, each has a plane of marks of its own; planes lie one after the other.
  */
-#ifndef RA_RING_NEED_H
-#define RA_RING_NEED_H
+#ifndef RA_RING_MARKS_H
+#define RA_RING_MARKS_H
 
 #include "plan/plan.h"
 
 /* Mark the positions lo <= i < hi of a share. */
 void ra_mark_range(const ra_share *share, int64_t lo, int64_t hi, uint64_t *words);
 
-/* Sets of marks that a problem needs: one, or one for each key/value head. */
-int64_t ra_mark_sets(const ra_plan *plan);
+/* Planes that a problem needs: one, or one for each key/value head. */
+int64_t ra_mark_planes(const ra_plan *plan);
 
-/*
- * The keys that the queries of a share see, where all terms of the pattern are intervals. Those of neighbouring ranges
- * overlap mostly, and are joined. Begin with range 0.
- */
-typedef struct ra_joined_walk {
-    const ra_plan *plan;
-    const ra_share *queries;
-    int64_t range;
-} ra_joined_walk;
+/* Mark, on words that are zero, the positions of `keys` that the queries of a share see, in all planes. */
+void ra_mark_needed(const ra_plan *plan, int64_t planes, const ra_share *queries, const ra_share *keys,
+                    uint64_t *words);
 
-bool ra_joined_next(ra_joined_walk *walk, ra_interval *joined);
+/* The marks of the positions of `keys` out of those of a whole sequence of so many blocks, for all planes. */
+void ra_mark_extract(const uint64_t *whole, int64_t whole_blocks, int64_t planes, const ra_share *keys,
+                     uint64_t *words);
 
-/* Mark, on words that are zero, the positions of `keys` that the queries of a share see: `sets` sets of words. */
-void ra_mark_needed(const ra_plan *plan, int64_t sets, const ra_share *queries, const ra_share *keys, uint64_t *words);
-
-/* The marks of the positions of `keys` out of those of a whole sequence of so many blocks, for all sets. */
-void ra_mark_extract(const uint64_t *whole, int64_t whole_blocks, int64_t sets, const ra_share *keys, uint64_t *words);
-
-/* Mark the positions of `keys` that are in another share too, in all sets. */
-void ra_mark_owned(const ra_share *owned, const ra_share *keys, int64_t sets, uint64_t *words);
+/* Mark, of one plane, the positions lo <= i < hi of `keys` that are in another share too, and no others. */
+void ra_mark_shared(const ra_share *other, int64_t lo, int64_t hi, const ra_share *keys, uint64_t *words);
 
 int64_t ra_marked(const uint64_t *words, int64_t blocks);
 

@@ -1,0 +1,25 @@
+/* Makes the plan of a ring: what each rank does and holds. */
+#ifndef RA_RING_PLANNING_H
+#define RA_RING_PLANNING_H
+
+#include "ring/rank_bytes.h"
+
+/* Everything but the partitions and the options, which are there: for all ranks, or for options.rank alone. */
+ra_status ra_ring_plan_fill(ra_ring_plan *ring);
+
+/* One rank, whether or not it was planned before. */
+ra_status ra_ring_plan_one(const ra_ring_plan *ring, int rank, ra_rank_plan *planned);
+
+/* What the largest process holds, of the ranks that were planned. */
+int64_t ra_ring_largest(const ra_ring_plan *ring);
+
+/* Threads of each rank: what was asked for, or the cores shared by those that work at the same time. */
+int ra_ring_threads(const ra_options *options, const ra_ring_options *ring);
+
+/* What the largest process would hold where memory is spared; not looked at further once it is more than enough. */
+ra_status ra_ring_plan_holds(ra_ring_plan *ring, int64_t enough, int64_t *bytes);
+
+/* Less than a rank will hold in a ring of so many: its queries, states and one chunk, and scratch for one thread. */
+int64_t ra_ring_plan_least(const ra_ring_plan *ring, int ranks);
+
+#endif

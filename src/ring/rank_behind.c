@@ -1,0 +1,34 @@
+/* What a thread in the background does for a virtual rank: see rank_behind.h. */
+#include "ring/rank_behind.h"
+
+#include "base/clock.h"
+
+/* What it took is time in storage, whoever spent it. */
+static void account(ra_rank *e)
+{
+    e->tally.stats->seconds_io += e->flight.seconds_behind;
+    e->flight.seconds_behind = 0;
+    e->flight.wanted_phase = -1;
+}
+
+ra_status ra_rank_start_behind(ra_rank *e, ra_status (*job)(void *rank))
+{
+    if (e->flight.behind) {
+        ra_background_start(e->flight.behind, job, e);
+        return RA_OK;
+    }
+    ra_status status = job(e);
+    account(e);
+    return status;
+}
+
+ra_status ra_rank_wait_behind(ra_rank *e)
+{
+    if (!e->flight.behind)
+        return RA_OK;
+    double start = ra_seconds();
+    ra_status status = ra_background_wait(e->flight.behind);
+    e->link.waited += ra_seconds() - start;
+    account(e);
+    return status;
+}

@@ -1,0 +1,132 @@
+/* Bytes of a rank: see rank_bytes.h. */
+#include "ring/rank_bytes.h"
+
+#include "base/checked.h"
+#include "base/memory.h"
+#include "exec/exec.h"
+#include "io/storage.h"
+#include "ring/greeting.h"
+#include "ring/reads.h"
+#include "ringattn/transport.h"
+
+/* Finished rows are written in parts of about this size, when they are not written in place. */
+enum { OUTPUT_BYTES = 1 << 19 };
+
+/* Marks to work with, beside those of the slots. */
+enum { WORKING_MARKS = 3 };
+
+void ra_ring_workload(const ra_ring_plan *ring, int rank, ra_workload *work)
+{
+    ra_share queries = ra_partition_share(&ring->queries, rank);
+    int64_t batch = ra_ring_batch(ring);
+    ra_workload_lay_out(work, ring->plan, queries, ring->threads, batch, !ra_ring_at_once(ring));
+    work->threads = (int)ra_max(1, ra_min(work->threads, work->tasks * batch));
+}
+
+/* Rows of output that are finished at a time: whole groups, of all heads. */
+static int64_t output_rows(const ra_ring_plan *ring, const ra_workload *work)
+{
+    const ra_plan *p = ring->plan;
+    int64_t row = p->batch * p->heads * (p->value_dim + 1) * (int64_t)sizeof(float); /* at most */
+    return ra_min(ra_max(1, OUTPUT_BYTES / (row * work->grouping.lanes)), ra_max(1, work->groups)) *
+           work->grouping.lanes;
+}
+
+int64_t ra_ring_storage_bytes(const ra_ring_plan *ring)
+{
+    const ra_plan *p = ring->plan;
+    const ra_ring_options *o = &ring->options;
+    const ra_tensor views[] = {
+        ra_tensor_dense(NULL, o->q_dtype, RA_BSHD, p->batch, p->q_len, p->heads, p->head_dim),
+        ra_tensor_dense(NULL, o->k_dtype, RA_BSHD, p->batch, p->kv_len, p->kv_heads, p->head_dim),
+        ra_tensor_dense(NULL, o->v_dtype, RA_BSHD, p->batch, p->kv_len, p->kv_heads, p->value_dim),
+        ra_tensor_dense(NULL, o->o_dtype, RA_BSHD, p->batch, p->q_len, p->heads, p->value_dim),
+        ra_tensor_dense(NULL, RA_F32, RA_BHSD, p->batch, p->q_len, p->heads, 1)};
+    int64_t bytes = 0;
+    for (size_t i = 0; i < sizeof views / sizeof *views - (o->lse ? 0 : 1); i++)
+        bytes += ra_storage_array_bytes(&views[i]);
+    return bytes;
+}
+
+ra_table_sizes ra_ring_tables(const ra_ring_plan *ring)
+{
+    int64_t planes = ring->in_place ? 1 : ring->planes;
+    int64_t others = ring->options.transport == RA_TRANSPORT_SIM ? 1 : ring->options.ranks;
+    return (ra_table_sizes){.views = RA_ROLES * planes * RA_SLOTS_MOST,
+                            .peers = ring->in_place ? RA_ROLES * others : 0,
+                            .keys = ra_ring_at_once(ring) ? ring->strategy->steps(ring) : 1};
+}
+
+static int64_t table_bytes(const ra_ring_plan *ring)
+{
+    ra_table_sizes t = ra_ring_tables(ring);
+    return ra_memory_rounded((t.views + t.peers) * (int64_t)sizeof(ra_tensor) + t.keys * (int64_t)sizeof(ra_keys));
+}
+
+/* What ranks tell each other at the beginning and at the end; what virtual ranks note of each other. */
+static int64_t word_bytes(const ra_ring_plan *ring)
+{
+    int64_t ranks = ring->options.ranks;
+    if (ring->options.transport == RA_TRANSPORT_SIM)
+        return ranks * (int64_t)sizeof(int64_t);
+    int64_t told = (int64_t)(sizeof(ra_greeting) + sizeof(ra_rank_stats));
+    return (2 * ranks + 1) * told + 2 * ranks * (int64_t)sizeof(ra_segment) + ranks;
+}
+
+static void add_slots(ra_rank_memory *m, const ra_ring_plan *ring, int rank, const ra_rank_plan *planned)
+{
+    ra_slot_rows slots = ring->strategy->slot_rows(ring, rank, planned);
+    if (ring->in_place) /* chunks are read where they lie */
+        slots = (ra_slot_rows){.rows = {ring->hold_own ? ra_partition_share(&ring->keys, rank).rows : 0}};
+    int64_t planes = ring->in_place ? ring->planes : 1, used = 0;
+    for (int i = 0; i < RA_SLOTS_MOST; i++) {
+        m->slot_rows[i] = slots.rows[i];
+        used += slots.rows[i] > 0;
+        for (int role = 0; role < RA_ROLES; role++)
+            m->slots += ra_memory_rounded(slots.rows[i] * planes * ring->row_bytes[role]);
+    }
+    /* For each slot which rows are in it and how many come before each block. */
+    m->marks =
+        ra_memory_rounded((2 * used + WORKING_MARKS) * ring->planes * ring->slot_blocks * (int64_t)sizeof(uint64_t));
+}
+
+/* Finished rows on their way into storage. Virtual ranks write one half behind while the other is filled. */
+static void add_output(ra_rank_memory *m, const ra_ring_plan *ring, const ra_workload *work)
+{
+    const ra_plan *p = ring->plan;
+    m->output_rows = output_rows(ring, work);
+    int64_t rows = p->batch * m->output_rows * p->heads;
+    m->output_lse = ra_memory_rounded(rows * p->value_dim * (int64_t)ra_dtype_size(ring->options.o_dtype));
+    m->output = m->output_lse + (ring->options.lse ? ra_memory_rounded(rows * (int64_t)sizeof(float)) : 0);
+    if (ring->options.transport == RA_TRANSPORT_SIM)
+        m->output_half = m->output, m->output *= 2;
+}
+
+ra_rank_memory ra_ring_memory(const ra_ring_plan *ring, int rank, const ra_rank_plan *planned, const ra_workload *work)
+{
+    const ra_plan *p = ring->plan;
+    bool stored = !ring->options.lent, simulated = ring->options.transport == RA_TRANSPORT_SIM;
+    ra_rank_memory m = {0};
+    if (stored)
+        m.query = ra_memory_rounded(work->queries.rows * ring->q_row_bytes);
+    add_slots(&m, ring, rank, planned);
+    m.known = ra_memory_rounded((simulated ? 2 : RA_KNOWN_MOST) * ra_reads_words(ring) * (int64_t)sizeof(uint64_t));
+    if (!ring->in_place && !simulated) {
+        int64_t heads = p->batch * (p->kv_heads / ring->planes);
+        m.segments = ra_memory_rounded(RA_ROLES * heads * ring->strategy->runs(ring, rank, planned) *
+                                       (int64_t)sizeof(ra_segment));
+    }
+    int states = ra_ring_at_once(ring) ? 0 : ra_ring_has_spans(ring) ? 2 : 1;
+    m.states = states * ra_memory_rounded(work->units * p->unit_floats * (int64_t)sizeof(float));
+    m.scratch = ra_memory_rounded(work->threads * work->scratch_bytes);
+    if (ring->scratch && work->groups)
+        m.scratch = ring->scratch;
+    if (stored && work->groups)
+        add_output(&m, ring, work);
+    m.tables = table_bytes(ring);
+    m.storage = stored ? ra_ring_storage_bytes(ring) : 0;
+    m.plan = ra_ring_plan_bytes(ring) + word_bytes(ring) + (ra_ring_batch(ring) - 1) * m.tables;
+    m.total = m.query + m.slots + m.marks + m.known + m.segments + m.states + m.scratch + m.output + m.tables +
+              m.storage + m.plan;
+    return m;
+}

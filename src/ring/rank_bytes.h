@@ -1,0 +1,33 @@
+/* Bytes of a rank: what it takes, each at once and for the whole run. */
+#ifndef RA_RING_RANK_BYTES_H
+#define RA_RING_RANK_BYTES_H
+
+#include "ring/ring_plan.h"
+
+typedef struct ra_rank_memory {
+    int64_t query, slots, marks, known, segments, states, scratch, output, tables; /* bytes */
+    int64_t slot_rows[RA_SLOTS_MOST]; /* rows of one plane's heads; 0: no such slot */
+    int64_t storage;                  /* what its storages hold themselves */
+    int64_t plan;                     /* what the plan itself takes, and what ranks tell each other */
+    int64_t output_rows;              /* rows that are finished and written at a time */
+    int64_t output_lse;               /* where the log-sum-exp is in `output` */
+    int64_t output_half;              /* where the other half is; 0: there is none */
+    int64_t total;
+} ra_rank_memory;
+
+/* The tasks of a rank. */
+void ra_ring_workload(const ra_ring_plan *ring, int rank, ra_workload *work);
+
+ra_rank_memory ra_ring_memory(const ra_ring_plan *ring, int rank, const ra_rank_plan *planned, const ra_workload *work);
+
+/* Entries of a rank's tables: views of slots, tensors of ranks whose memory is read, keys that are worked one after the
+ * other. */
+typedef struct ra_table_sizes {
+    int64_t views, peers, keys;
+} ra_table_sizes;
+ra_table_sizes ra_ring_tables(const ra_ring_plan *ring);
+
+/* What the storages of a run hold. */
+int64_t ra_ring_storage_bytes(const ra_ring_plan *ring);
+
+#endif

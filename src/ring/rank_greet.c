@@ -1,0 +1,60 @@
+/* The greeting: see rank_greet.h. */
+#include "ring/rank_greet.h"
+
+#include "base/checked.h"
+#include "ring/gate.h"
+#include "ring/greeting.h"
+
+#include <stdlib.h>
+
+/* Where this rank's keys and values are, for those that read them in place. */
+static ra_tensor place_of(const ra_rank *e, ra_role role)
+{
+    return e->held.peer_count ? e->held.peers[role * e->held.peer_count + e->rank] : (ra_tensor){0};
+}
+
+static void fill(const ra_rank *e, ra_greeting *mine)
+{
+    ra_greeting_fill(mine, e->ring, e->tensors->wants_lse);
+    mine->k = place_of(e, RA_ROLE_KEYS);
+    mine->v = place_of(e, RA_ROLE_VALUES);
+    mine->step = e->at.step;
+    mine->sparing = e->planned->sparing;
+    mine->set = ra_checkpoint_set(e->tensors->checkpoint);
+    ra_checkpoint_describe(e->tensors->checkpoint, mine->line[RA_GREETING_FACTS], RA_GREETING_TEXT);
+}
+
+/* What the others have told. */
+static void take_in(ra_rank *e, const ra_greeting *all)
+{
+    int64_t peers = e->held.peer_count;
+    for (int rank = 0; rank < e->ring->options.ranks; rank++) {
+        if (peers) {
+            e->held.peers[RA_ROLE_KEYS * peers + rank] = all[rank].k;
+            e->held.peers[RA_ROLE_VALUES * peers + rank] = all[rank].v;
+        }
+        e->at.first = ra_min(e->at.first, all[rank].step);
+        e->flight.sparing[rank] = all[rank].sparing;
+    }
+    if (e->tensors->checkpoint)
+        ra_checkpoint_join(e->tensors->checkpoint, all->set);
+}
+
+ra_status ra_rank_greet(ra_rank *e)
+{
+    int ranks = e->ring->options.ranks;
+    ra_greeting *all = calloc((size_t)ranks + 1, sizeof *all);
+    if (!all)
+        return ra_fail(RA_ERROR_MEMORY, "out of memory: greetings of %d ranks", ranks);
+    fill(e, all + ranks);
+    ra_gate_open(e);
+    e->link.what = "the greeting";
+    e->link.hop = -1;
+    ra_status status = ra_link_exchange(&e->link, RA_TAG_GREETING, all + ranks, all, sizeof *all);
+    if (!status)
+        status = ra_greeting_compare(all, ranks, e->rank);
+    if (!status)
+        take_in(e, all);
+    free(all);
+    return status;
+}

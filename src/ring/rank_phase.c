@@ -1,0 +1,147 @@
+/* The phases of a run: see rank_phase.h. */
+#include "ring/rank_phase.h"
+
+#include "ring/slot.h"
+#include "ring/supply.h"
+
+/* Rows of a message into held.some, marked on `keys`; returns their bytes. */
+static int64_t find_rows(ra_rank *e, const ra_message *m, const ra_share *keys)
+{
+    ra_message_rows(&e->held.reads, m, keys, e->held.some, e->held.other);
+    return ra_message_bytes(e->ring, m, ra_marked(e->held.some, ra_reads_share_words(e->ring, keys)));
+}
+
+/*
+ * Where memory is spared, own rows that were given up travel when the step beside the phase is done: they are read into
+ * its slot. No deadlock: a late message may wait for others of its phase, and these never wait for a late one.
+ */
+static bool is_late(const ra_rank *e, const ra_message *m)
+{
+    return m->again && e->flight.sparing && e->flight.sparing[m->from] && m->phase > e->at.first;
+}
+
+/* Receives that are late, or those that are not. */
+static ra_status start_receives(ra_rank *e, bool late, int64_t *came)
+{
+    const ra_strategy_kind *s = e->ring->strategy;
+    ra_message m;
+    ra_status status = RA_OK;
+    int64_t phase = e->flight.phase;
+    for (int64_t cursor = 0; !status && s->receive(e->ring, e->rank, phase, &cursor, &m);) {
+        if (is_late(e, &m) != late) {
+            e->flight.late = true;
+            continue;
+        }
+        ra_share keys = ra_message_keys(e->ring, &m);
+        int64_t bytes = find_rows(e, &m, &keys);
+        if (!bytes)
+            continue;
+        ++*came;
+        if (phase >= e->tally.counted)
+            e->tally.stats->bytes_received += bytes;
+        if (e->tally.ledger)
+            e->tally.ledger[m.from] += bytes;
+        status = e->supply->receive(e, &m, &keys);
+    }
+    return status;
+}
+
+/* What a virtual rank sends, those note that get it. */
+static ra_status start_sends(ra_rank *e, bool late)
+{
+    const ra_strategy_kind *s = e->ring->strategy;
+    ra_message m;
+    ra_status status = RA_OK;
+    int64_t phase = e->flight.phase;
+    for (int64_t cursor = 0; !status && !e->tally.ledger && s->send(e->ring, e->rank, phase, &cursor, &m);) {
+        if (is_late(e, &m) != late) {
+            e->flight.late = true;
+            continue;
+        }
+        ra_share keys = ra_message_held(e->ring, &m);
+        int64_t bytes = find_rows(e, &m, &keys);
+        if (!bytes)
+            continue;
+        if (phase >= e->tally.counted)
+            e->tally.stats->bytes_sent += bytes;
+        status = e->supply->send(e, &m, &keys);
+    }
+    return status;
+}
+
+/* A chunk that comes from several ranks is one hop, unless every message is. */
+static void count_hops(ra_rank *e, int64_t came, int64_t before)
+{
+    bool each = e->ring->strategy->hop_a_message;
+    if (e->flight.phase >= e->tally.counted)
+        e->tally.stats->hops += each ? came : came > 0 && before == 0;
+}
+
+/* Room for the rows of a step, unless they are read in place or are the rank's own, which are there. */
+static ra_status make_room(ra_rank *e, int64_t phase)
+{
+    const ra_strategy_kind *s = e->ring->strategy;
+    if (e->ring->in_place || phase == s->own_step)
+        return RA_OK;
+    ra_share keys = s->keys(e->ring, e->rank, phase);
+    ra_reads_set(&e->held.reads, e->rank, &keys, e->held.some);
+    return ra_slot_set(e, s->slot(phase), &keys, e->held.some, keys.blocks);
+}
+
+/* Own rows of a step whose keys are not a rank's own: out of their slot. */
+static void copy_own(ra_rank *e, int64_t phase)
+{
+    const ra_strategy_kind *s = e->ring->strategy;
+    if (e->ring->in_place || s->own_step >= 0 || e->held.slots[e->held.own_slot].room == 0)
+        return;
+    const ra_slot *into = &e->held.slots[s->slot(phase)];
+    const ra_message mine = ra_message_of_rows(e->ring, e->rank, e->rank, phase);
+    if (find_rows(e, &mine, &into->keys))
+        ra_slot_copy_own(e, into, e->held.some);
+}
+
+ra_status ra_rank_start_phase(ra_rank *e, int64_t phase)
+{
+    const ra_rank_stats *stats = e->tally.stats;
+    int64_t came = 0;
+    e->flight.segments = 0;
+    e->flight.phase = phase;
+    e->flight.late = false;
+    e->tally.passed[phase % 2] = (ra_passed){stats->hops, stats->bytes_sent, stats->bytes_received};
+    e->link.what = "hop";
+    e->link.hop = phase;
+    ra_status status = make_room(e, phase);
+    if (!status)
+        status = start_receives(e, false, &came);
+    count_hops(e, came, 0);
+    e->flight.came = came;
+    if (!status)
+        status = start_sends(e, false);
+    if (status)
+        return status;
+    copy_own(e, phase);
+    return e->supply->begun(e);
+}
+
+ra_status ra_rank_wait_phase(ra_rank *e)
+{
+    int64_t came = 0;
+    ra_status status = e->supply->wait(e);
+    if (status || !e->flight.late)
+        return status;
+    status = start_receives(e, true, &came);
+    count_hops(e, came, e->flight.came);
+    if (!status)
+        status = start_sends(e, true);
+    return status ? status : e->supply->wait(e);
+}
+
+void ra_rank_note_phases(ra_rank *e, int64_t end)
+{
+    ra_message m;
+    for (int64_t phase = 0; phase < end; phase++)
+        for (int64_t cursor = 0; e->ring->strategy->receive(e->ring, e->rank, phase, &cursor, &m);) {
+            ra_share keys = ra_message_keys(e->ring, &m);
+            e->tally.ledger[m.from] += find_rows(e, &m, &keys);
+        }
+}

@@ -1,0 +1,31 @@
+/* Slots: which rows they hold, and moving these to and from storage, messages and other slots. */
+#ifndef RA_RING_SLOT_H
+#define RA_RING_SLOT_H
+
+#include "ring/rank.h"
+
+/* Say that a slot holds the rows that are marked in `words` on a share from now on; `stride` words are between planes.
+ * RA_ERROR_INTERNAL if there is no room for them. */
+ra_status ra_slot_set(ra_rank *e, int slot, const ra_share *keys, const uint64_t *words, int64_t stride);
+
+/* The same with all rows of a share. */
+ra_status ra_slot_set_all(ra_rank *e, int slot, const ra_share *keys);
+
+/* Read rows `first` .. of a storage to rows `row` .. of a tensor, all batches; of its heads those from `head` on. */
+ra_status ra_slot_read_rows(ra_rank *e, ra_storage *storage, int64_t first, int64_t count, int64_t head,
+                            const ra_tensor *into, int64_t row);
+
+/* Read, of the rows that a slot holds, those that are marked in `rows`, `stride` words from plane to plane. */
+ra_status ra_slot_read(ra_rank *e, const ra_slot *slot, const uint64_t *rows, int64_t stride);
+
+/* Copy the rank's own rows that are marked into a slot that holds them. */
+void ra_slot_copy_own(ra_rank *e, const ra_slot *into, const uint64_t *rows);
+
+/* Add the memory of the marked rows of a message to the segments of the phase: role by role, head by head. */
+ra_status ra_slot_add_segments(ra_rank *e, const ra_slot *slot, const ra_message *message, const uint64_t *rows);
+
+/* The storage of a role, and the keys of a slot as the tasks read them. */
+ra_storage *ra_slot_storage(const ra_rank *e, ra_role role);
+ra_keys ra_slot_keys(const ra_rank *e, const ra_slot *slot);
+
+#endif

@@ -1,0 +1,26 @@
+/* A virtual rank reads the rows of a step from storage: nobody is there to send them. */
+#include "ring/rank_behind.h"
+#include "ring/slot.h"
+#include "ring/supply.h"
+#include "ring/wanted.h"
+
+static ra_status receive(ra_rank *e, const ra_message *m, const ra_share *keys)
+{
+    (void)m;
+    ra_wanted_add(e, keys);
+    return RA_OK;
+}
+
+static ra_status send(ra_rank *e, const ra_message *m, const ra_share *keys)
+{
+    (void)e, (void)m, (void)keys;
+    return RA_OK;
+}
+
+const ra_supply ra_supply_storage = {receive,
+                                     send,
+                                     ra_wanted_start,
+                                     ra_rank_wait_behind,
+                                     ra_supply_slot_rows,
+                                     ra_supply_enter_slot,
+                                     ra_supply_leave_slot};

@@ -1,0 +1,240 @@
+/*
+ * Virtual ranks, batch after batch. Ranks that read their keys where they lie wait for nobody: a batch is up to eight
+ * of them, whose tasks are one list, and a thread that finds none left of one rank goes on with those of the next.
+ * Ranks whose rows are read from storage are batches of one, which goes through its steps.
+ */
+#include "ring/virtual.h"
+
+#include "base/checked.h"
+#include "base/clock.h"
+#include "ring/rank_memory.h"
+#include "ring/rank_phase.h"
+#include "ring/rank_results.h"
+#include "ring/rank_run.h"
+#include "ring/rank_save.h"
+#include "ring/rank_tiles.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+/* A rank of a batch. */
+typedef struct member {
+    ra_rank rank;
+    ra_rank_stats stats;
+    double seconds; /* until its tasks could begin */
+} member;
+
+/* What the batches have in common. */
+typedef struct company {
+    const ra_ring_plan *ring;
+    const ra_kernel *kernel;
+    const ra_tensors *tensors;
+    ra_rank_stats *stats; /* [ranks], or NULL */
+    ra_spare spare;
+    ra_background *behind;
+    char *scratch;          /* of the threads, whatever rank of a list they work for */
+    int64_t *ledger;        /* [ranks]: bytes sent */
+    double waited;          /* by the ranks before */
+    double pairs, reported; /* done by them; told to the caller */
+} company;
+
+static void make(company *all, member *m, int rank)
+{
+    ra_rank *e = &m->rank;
+    m->stats = (ra_rank_stats)RA_RANK_STATS_INIT;
+    *e = ra_rank_make(all->ring, all->kernel, all->tensors, rank, &m->stats);
+    e->held.spare = &all->spare;
+    e->flight.behind = all->behind;
+    e->tally.ledger = all->ledger;
+    e->tally.waited_before = all->waited;
+    e->tally.pairs_before = all->pairs;
+    e->tally.pairs_reported = all->reported;
+    e->tally.pairs_total = all->ring->plan->all.pairs_visible;
+}
+
+/* ---- A list of tasks --------------------------------------------------------------------------------------------- */
+
+/* All but its tasks. What it had to hold for that goes on to the next. */
+static ra_status begin(company *all, member *m)
+{
+    ra_rank *e = &m->rank;
+    double started = ra_seconds();
+    ra_status status = ra_rank_prepare(e);
+    if (!status) {
+        ra_rank_begin(e, NULL);
+        status = ra_rank_load_queries(e);
+    }
+    if (!status)
+        status = ra_rank_set_steps(e);
+    if (!status && e->work.load.groups > 0) {
+        ra_rank_set_output(e);
+        all->scratch = e->held.scratch;
+    }
+    ra_rank_pass_on(e);
+    m->seconds = ra_seconds() - started;
+    return status;
+}
+
+/* After its tasks: the time that it took is what threads were in them. */
+static ra_status finish(member *m)
+{
+    ra_rank *e = &m->rank;
+    m->stats.seconds_compute = e->tally.counts.threads ? e->work.run.busy / e->tally.counts.threads : 0;
+    ra_rank_fill_stats(e, ra_seconds() - m->seconds - m->stats.seconds_compute);
+    return ra_rank_prove(e);
+}
+
+static ra_status cancelled(const company *all)
+{
+    return ra_fail(RA_ERROR_CANCELLED, "cancelled by the progress callback after %.0f of %.0f pairs", all->pairs,
+                   all->ring->plan->all.pairs_visible);
+}
+
+/* The tasks of the first, and of all that come next. */
+static ra_status work(company *all, member *some, int count)
+{
+    for (int i = 0; i < count; i++) {
+        some[i].rank.work.run.poll_user = &some[0].rank;
+        some[i].rank.work.run.next = i + 1 < count ? &some[i + 1].rank.work.run : NULL;
+    }
+    bool done = !all->scratch || ra_run_tasks(&some[0].rank.work.run, all->scratch); /* no scratch: nobody has a row */
+    all->reported = some[0].rank.tally.pairs_reported;
+    for (int i = 0; i < count; i++)
+        all->pairs += some[i].rank.tally.counts.pairs_visible;
+    return done ? RA_OK : cancelled(all);
+}
+
+static ra_status run_list(company *all, member *some, int count)
+{
+    ra_status status = RA_OK;
+    for (int i = 0; i < count && !status; i++)
+        status = begin(all, &some[i]);
+    if (!status)
+        status = work(all, some, count);
+    for (int i = 0; i < count && !status; i++)
+        status = finish(&some[i]);
+    return status;
+}
+
+/* ---- A rank by itself -------------------------------------------------------------------------------------------- */
+
+/* Wait for the background after a failure, whose message stays the last one. */
+static void keep_first(ra_status status, ra_background *behind)
+{
+    char message[512];
+    snprintf(message, sizeof message, "%s", ra_last_message());
+    ra_background_wait(behind);
+    ra_fail(status, "%s", message);
+}
+
+/* A rank is finished: save that, if it is time to. */
+static ra_status save_between(ra_checkpoint *checkpoint, const ra_rank *e)
+{
+    bool stop;
+    ra_checkpoint_rank_done(checkpoint, e->rank, e->tally.stats);
+    if (!ra_checkpoint_due(checkpoint, &stop))
+        return RA_OK;
+    const ra_point point = {
+        .rank = e->rank + 1, .pairs_before = e->tally.pairs_before, .pairs_reported = e->tally.pairs_reported};
+    ra_status status = ra_checkpoint_save(checkpoint, &point, NULL);
+    if (!status && stop)
+        status = ra_fail(RA_ERROR_CANCELLED, "stopped after rank %d, and saved", e->rank);
+    return status;
+}
+
+static ra_status run_alone(company *all, member *m, const ra_point *point)
+{
+    ra_rank *e = &m->rank;
+    ra_status status = ra_rank_run(e, ra_seconds(), point);
+    if (status && all->behind)
+        keep_first(status, all->behind); /* it may still read into what is given back */
+    all->waited += e->link.waited;
+    all->pairs = e->tally.pairs_before;
+    all->reported = e->tally.pairs_reported;
+    if (!status && all->tensors->checkpoint)
+        status = save_between(all->tensors->checkpoint, e);
+    return status;
+}
+
+/* ---- Batches ----------------------------------------------------------------------------------------------------- */
+
+static ra_status run_batch(company *all, member *some, int first, int count, const ra_point *point)
+{
+    for (int i = 0; i < count; i++)
+        make(all, &some[i], first + i);
+    ra_status status = ra_ring_at_once(all->ring) ? run_list(all, some, count) : run_alone(all, some, point);
+    for (int i = 0; i < count; i++) {
+        if (!status && all->stats)
+            all->stats[first + i] = some[i].stats;
+        ra_rank_give_memory(&some[i].rank, true);
+    }
+    return status;
+}
+
+/* What ranks that were finished before the run was continued had been sent. */
+static ra_status note_finished(company *all, member *m, int64_t finished)
+{
+    ra_status status = RA_OK;
+    for (int rank = 0; rank < finished && !status; rank++) {
+        make(all, m, rank);
+        status = ra_rank_prepare(&m->rank);
+        if (!status)
+            ra_rank_note_phases(&m->rank, m->rank.steps);
+        ra_rank_give_memory(&m->rank, true);
+    }
+    return status;
+}
+
+/* Where a run that was saved goes on; *rank: the first that is not finished. */
+static ra_status go_on(company *all, member *some, ra_point *point)
+{
+    ra_checkpoint *checkpoint = all->tensors->checkpoint;
+    *point = (ra_point){0};
+    if (!checkpoint || !ra_checkpoint_continues(checkpoint, point, all->stats))
+        return RA_OK;
+    all->pairs = point->pairs_before;
+    all->reported = point->pairs_reported;
+    ra_status status = ra_checkpoint_restore_rows(checkpoint, all->ring, all->tensors);
+    return status ? status : note_finished(all, some, point->rank);
+}
+
+/* The calling thread may have run out of tasks before the others did. */
+static ra_status report_end(const company *all)
+{
+    const ra_plan *p = all->ring->plan;
+    bool stop = p->progress && all->reported < p->all.pairs_visible &&
+                p->progress(p->progress_user, p->all.pairs_visible, p->all.pairs_visible);
+    return stop && ra_ring_at_once(all->ring) ? cancelled(all) : RA_OK;
+}
+
+static ra_status run_batches(company *all, member *some)
+{
+    ra_point point;
+    int ranks = all->ring->options.ranks, batch = ra_ring_batch(all->ring);
+    ra_status status = all->ring->in_place ? RA_OK : ra_background_open(&all->behind);
+    if (!status)
+        status = go_on(all, some, &point);
+    for (int first = status ? ranks : (int)point.rank; first < ranks && !status; first += batch)
+        status = run_batch(all, some, first, (int)ra_min(batch, ranks - first), first == point.rank ? &point : NULL);
+    if (!status)
+        status = ra_ledger_prove(all->ring, all->ledger, all->stats);
+    return status ? status : report_end(all);
+}
+
+ra_status ra_virtual_run(const ra_ring_plan *ring, const ra_kernel *kernel, const ra_tensors *tensors,
+                         ra_rank_stats *stats)
+{
+    if (ring->count != ring->options.ranks)
+        return ra_fail(RA_ERROR_ARGUMENT, "the plan is for rank %d alone, and virtual ranks run all %d", ring->first,
+                       ring->options.ranks);
+    company all = {.ring = ring, .kernel = kernel, .tensors = tensors, .stats = stats};
+    member *some = calloc((size_t)ra_ring_batch(ring), sizeof *some);
+    all.ledger = calloc((size_t)ring->options.ranks, sizeof *all.ledger);
+    ra_status status =
+        some && all.ledger ? run_batches(&all, some) : ra_fail(RA_ERROR_MEMORY, "out of memory: virtual ranks");
+    ra_background_close(all.behind);
+    ra_spare_free(&all.spare);
+    free(some);
+    free(all.ledger);
+    return status;
+}

@@ -1,0 +1,33 @@
+/* Rows of a phase that are read from storage: see wanted.h. */
+#include "ring/wanted.h"
+
+#include "base/clock.h"
+#include "ring/rank_behind.h"
+#include "ring/slot.h"
+
+#include <string.h>
+
+void ra_wanted_add(ra_rank *e, const ra_share *keys)
+{
+    int64_t words = e->held.planes * keys->blocks;
+    if (e->flight.wanted_phase < 0)
+        memset(e->held.wanted, 0, (size_t)words * sizeof *e->held.wanted);
+    e->flight.wanted_phase = e->flight.phase;
+    for (int64_t i = 0; i < words; i++)
+        e->held.wanted[i] |= e->held.some[i];
+}
+
+static ra_status read_wanted(void *user)
+{
+    ra_rank *e = user;
+    double start = ra_seconds();
+    const ra_slot *slot = &e->held.slots[e->ring->strategy->slot(e->flight.wanted_phase)];
+    ra_status status = ra_slot_read(e, slot, e->held.wanted, slot->keys.blocks);
+    e->flight.seconds_behind = ra_seconds() - start;
+    return status;
+}
+
+ra_status ra_wanted_start(ra_rank *e)
+{
+    return e->flight.wanted_phase < 0 ? RA_OK : ra_rank_start_behind(e, read_wanted);
+}

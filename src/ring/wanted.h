@@ -1,0 +1,13 @@
+/* Rows of a phase that are read from storage instead of being sent. */
+#ifndef RA_RING_WANTED_H
+#define RA_RING_WANTED_H
+
+#include "ring/rank.h"
+
+/* Note the rows that are marked in held.some, on the keys of the phase that is being started. */
+void ra_wanted_add(ra_rank *e, const ra_share *keys);
+
+/* Read what was noted: in the background, or at once. */
+ra_status ra_wanted_start(ra_rank *e);
+
+#endif
