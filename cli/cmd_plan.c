@@ -1,4 +1,4 @@
-/* ringattn plan: what a run over ranks will do and hold. Nothing is read or run. */
+/* ringattn plan: what a run over ranks will do and hold, as a table or a summary of it. Nothing is read or run. */
 #include "commands.h"
 #include "interrupt.h"
 #include "problem_args.h"
@@ -8,11 +8,16 @@
 
 #include <jansson.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+/* More ranks than this are summed up, unless all are asked for. */
+enum { ROWS_SHOWN = 32 };
 
 typedef struct plan_job {
     problem_args about;
-    bool json, lent;
+    bool json, lent, all;
+    int64_t rank; /* -1: all of them */
     ring_args ring;
     ra_problem problem;
     ra_ring_options options;
@@ -21,23 +26,31 @@ typedef struct plan_job {
 
 static int parse(plan_job *job, int argc, char **argv)
 {
-    enum { OWN = 2 };
+    enum { OWN = 4 };
     arg_option options[PROBLEM_OPTIONS + OWN + RING_OPTIONS];
     const arg_option own[OWN] = {
         {.name = "in-memory",
          .kind = ARG_FLAG,
          .target = &job->lent,
          .help = "tensors are in memory, as for the library's ra_ring_forward; else in files"},
-        {.name = "json", .kind = ARG_FLAG, .target = &job->json, .help = "print JSON"},
+        {.name = "rank",
+         .kind = ARG_INTEGER,
+         .metavar = "N",
+         .target = &job->rank,
+         .min = 0,
+         .max = 65535,
+         .help = "plan rank N alone, as a process of a large ring does"},
+        {.name = "all", .kind = ARG_FLAG, .target = &job->all, .help = "print every rank, also of more than 32"},
+        {.name = "json", .kind = ARG_FLAG, .target = &job->json, .help = "print JSON, with every rank"},
     };
-    *job = (plan_job){0};
+    *job = (plan_job){.rank = RA_ALL_RANKS};
     problem_args_options(&job->about, options);
     memcpy(options + PROBLEM_OPTIONS, own, sizeof own);
     ring_args_options(&job->ring, options + PROBLEM_OPTIONS + OWN);
     const arg_command command = {
         .verb = "plan",
         .summary = "What each rank will hold, send and compute. With --memory and without --ring: for the smallest\n"
-                   "ring that fits.",
+                   "ring that fits. Of more than 32 ranks the least, the median and the most.",
         .options = options,
         .option_count = sizeof options / sizeof *options,
         .example = "ringattn plan --length 1M --heads 8 --dim 64 --pattern causal --ring 16 --order zigzag",
@@ -65,37 +78,152 @@ static int make_plan(plan_job *job)
         if (!job->options.ranks)
             job->options.ranks = 1; /* none fits: planning says so */
     }
+    if (job->rank >= job->options.ranks)
+        return report(EXIT_USAGE, "--rank %lld: the ring has ranks 0..%d", (long long)job->rank,
+                      job->options.ranks - 1);
+    job->options.rank = (int)job->rank;
     return ra_ring_plan_create(p, &run, &job->options, &job->plan) ? report_refusal() : EXIT_OK;
 }
 
-static void print_text(const plan_job *job)
+static ra_rank_info rank_info(const plan_job *job, int rank)
 {
-    const ra_ring_options *o = &job->options;
-    ra_plan_info info = RA_PLAN_INFO_INIT;
-    ra_plan_describe(ra_ring_plan_problem(job->plan), &info);
-    printf("ring of %d, %s, order %s, transport %s; %s, length %lld\n", o->ranks, ra_strategy_name(o->strategy),
-           ra_order_name(o->order), ra_transport_name(o->transport), job->problem.pattern,
-           (long long)job->about.length);
-    printf("%.4g visible pairs, %.4g flops; a process holds at most %lld bytes\n", info.pairs_visible, info.flops,
-           (long long)ra_ring_plan_process_bytes(job->plan));
-    if (info.density < 1)
-        printf("%.6g of the blocks are kept\n", info.density);
-    putchar('\n');
+    ra_rank_info info = RA_RANK_INFO_INIT;
+    ra_ring_plan_rank(job->plan, rank, &info);
+    return info;
+}
+
+/* The ranks that are shown: *first .. *first + the result - 1. */
+static int shown(const plan_job *job, int *first)
+{
+    *first = job->rank < 0 ? 0 : (int)job->rank;
+    return job->rank < 0 ? job->options.ranks : 1;
+}
+
+static void print_ranks(const plan_job *job)
+{
+    int first, count = shown(job, &first);
     printf("%5s %12s %12s %6s %15s %15s %12s %15s\n", "rank", "queries", "keys", "hops", "bytes sent", "received",
            "pairs", "peak bytes");
-    for (int rank = 0; rank < o->ranks; rank++) {
-        ra_rank_info r = RA_RANK_INFO_INIT;
-        ra_ring_plan_rank(job->plan, rank, &r);
+    for (int rank = first; rank < first + count; rank++) {
+        ra_rank_info r = rank_info(job, rank);
         printf("%5d %12lld %12lld %6lld %15lld %15lld %12.5g %15lld\n", rank, (long long)r.q_rows, (long long)r.kv_rows,
                (long long)r.hops, (long long)r.bytes_sent, (long long)r.bytes_received, r.pairs_visible,
                (long long)r.peak_bytes);
     }
 }
 
-static json_t *rank_json(const ra_ring_plan *plan, int rank)
+/* ---- The summary ------------------------------------------------------------------------------------------------- */
+
+/* A figure of a rank. */
+typedef struct figure {
+    double value;
+    int rank;
+} figure;
+
+static double queries_of(const ra_rank_info *r)
 {
-    ra_rank_info r = RA_RANK_INFO_INIT;
-    ra_ring_plan_rank(plan, rank, &r);
+    return (double)r->q_rows;
+}
+
+static double keys_of(const ra_rank_info *r)
+{
+    return (double)r->kv_rows;
+}
+
+static double hops_of(const ra_rank_info *r)
+{
+    return (double)r->hops;
+}
+
+static double sent_of(const ra_rank_info *r)
+{
+    return (double)r->bytes_sent;
+}
+
+static double received_of(const ra_rank_info *r)
+{
+    return (double)r->bytes_received;
+}
+
+static double pairs_of(const ra_rank_info *r)
+{
+    return r->pairs_visible;
+}
+
+static double peak_of(const ra_rank_info *r)
+{
+    return (double)r->peak_bytes;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    const figure *x = a, *y = b;
+    if (x->value != y->value)
+        return x->value < y->value ? -1 : 1;
+    return (x->rank > y->rank) - (x->rank < y->rank);
+}
+
+/* Of ranks that have the same the first is named. */
+static void print_figure(const char *name, figure *figures, int count)
+{
+    qsort(figures, (size_t)count, sizeof *figures, by_value);
+    int most = count - 1;
+    while (most > 0 && figures[most - 1].value == figures[count - 1].value)
+        most--;
+    printf("%-14s %18.0f %6d %18.0f %18.0f %6d\n", name, figures[0].value, figures[0].rank, figures[count / 2].value,
+           figures[most].value, figures[most].rank);
+}
+
+static int print_summary(const plan_job *job)
+{
+    static const struct column {
+        const char *name;
+        double (*of)(const ra_rank_info *);
+    } columns[] = {
+        {"queries", queries_of},         {"keys", keys_of},   {"hops", hops_of},      {"bytes sent", sent_of},
+        {"bytes received", received_of}, {"pairs", pairs_of}, {"peak bytes", peak_of}};
+    int count = job->options.ranks;
+    figure *figures = malloc((size_t)count * sizeof *figures);
+    if (!figures)
+        return report(EXIT_WORK, "out of memory: a summary of %d ranks", count);
+    printf("%-14s %18s %6s %18s %18s %6s\n", "of a rank", "least", "rank", "median", "most", "rank");
+    for (size_t i = 0; i < sizeof columns / sizeof *columns; i++) {
+        for (int rank = 0; rank < count; rank++) {
+            ra_rank_info r = rank_info(job, rank);
+            figures[rank] = (figure){columns[i].of(&r), rank};
+        }
+        print_figure(columns[i].name, figures, count);
+    }
+    free(figures);
+    printf("\nevery rank: --all, or --json; one of them: --rank N\n");
+    return EXIT_OK;
+}
+
+static int print_text(const plan_job *job)
+{
+    const ra_ring_options *o = &job->options;
+    ra_plan_info info = RA_PLAN_INFO_INIT;
+    char whose[32] = "a process";
+    if (job->rank >= 0)
+        snprintf(whose, sizeof whose, "rank %lld", (long long)job->rank);
+    ra_plan_describe(ra_ring_plan_problem(job->plan), &info);
+    printf("ring of %d, %s, order %s, transport %s; %s, length %lld\n", o->ranks, ra_strategy_name(o->strategy),
+           ra_order_name(o->order), ra_transport_name(o->transport), job->problem.pattern,
+           (long long)job->about.length);
+    printf("%.4g visible pairs, %.4g flops; %s holds at most %lld bytes\n", info.pairs_visible, info.flops, whose,
+           (long long)ra_ring_plan_process_bytes(job->plan));
+    if (info.density < 1)
+        printf("%.6g of the blocks are kept\n", info.density);
+    putchar('\n');
+    if (job->rank < 0 && o->ranks > ROWS_SHOWN && !job->all)
+        return print_summary(job);
+    print_ranks(job);
+    return EXIT_OK;
+}
+
+static json_t *rank_json(const plan_job *job, int rank)
+{
+    ra_rank_info r = rank_info(job, rank);
     return json_pack("{s:i, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:I, s:I}", "rank", rank, "rows", (json_int_t)r.q_rows,
                      "kv_rows", (json_int_t)r.kv_rows, "hops", (json_int_t)r.hops, "bytes_sent",
                      (json_int_t)r.bytes_sent, "bytes_received", (json_int_t)r.bytes_received, "pairs_visible",
@@ -109,8 +237,9 @@ static int print_json(const plan_job *job)
     ra_plan_info info = RA_PLAN_INFO_INIT;
     ra_plan_describe(ra_ring_plan_problem(job->plan), &info);
     json_t *ranks = json_array();
-    for (int rank = 0; rank < o->ranks; rank++)
-        json_array_append_new(ranks, rank_json(job->plan, rank));
+    int first, count = shown(job, &first);
+    for (int rank = first; rank < first + count; rank++)
+        json_array_append_new(ranks, rank_json(job, rank));
     json_t *root = json_pack("{s:{s:s, s:s, s:s, s:i, s:s}, s:o, s:o, s:f, s:I, s:o}", "run", "strategy",
                              ra_strategy_name(o->strategy), "transport", ra_transport_name(o->transport), "order",
                              ra_order_name(o->order), "ring_size", o->ranks, "kernel", ra_kernel_name(info.kernel),
@@ -133,7 +262,7 @@ int cmd_plan(int argc, char **argv)
     if (!code && job.json)
         code = print_json(&job);
     else if (!code)
-        print_text(&job);
+        code = print_text(&job);
     pattern_args_free(&job.about.pattern);
     ra_ring_plan_free(job.plan);
     return code;

@@ -47,6 +47,18 @@ static int64_t row_random(const ra_blocks *b, int64_t row)
     return row < b->global ? 0 : row_target(b, row) - row_local(b, row);
 }
 
+bool ra_blocks_countable(const ra_blocks *b)
+{
+    return b->wanted > 0 || (!b->stride && !b->mask);
+}
+
+int64_t ra_blocks_kept(const ra_blocks *b, int64_t row)
+{
+    if (row < b->global)
+        return b->count;
+    return b->wanted > 0 ? row_target(b, row) : ra_min(b->count, ra_add_clamped(row_local(b, row), b->random));
+}
+
 /* A window of columns as bits. */
 typedef struct window {
     int64_t first, end; /* columns */
@@ -98,21 +110,46 @@ static bool regular(const ra_blocks *b, int64_t head, int64_t row, int64_t colum
            (b->mask && mask_row(b, head, row)[column / 64] >> (column % 64) & 1);
 }
 
-/* The blocks of a shuffled row, one after the other, until `random` of them were not kept already. */
-static void set_random(const ra_blocks *b, int64_t head, int64_t row, const window *w)
+/* Where the window is the whole row, its bits say what is regular: shuffled columns never come twice. */
+static int64_t set_in_row(const int64_t *columns, int64_t count, int64_t left, const window *w)
 {
-    int64_t left = row_random(b, row);
-    ra_shuffle shuffle = ra_shuffle_make(b->count, b->seed, (uint64_t)head, (uint64_t)row);
-    bool all = w->first == 0 && w->end == b->count;
-    for (int64_t i = 0; i < b->count && left > 0; i++) {
-        int64_t column = ra_shuffle_at(&shuffle, i), at = column - w->first;
-        bool inside = column >= w->first && column < w->end;
-        /* Where the window is the whole row, its bits say what is regular: shuffled columns never come twice. */
-        if (all ? w->bits[at / 64] >> (at % 64) & 1 : regular(b, head, row, column))
+    for (int64_t i = 0; i < count && left > 0; i++) {
+        uint64_t *word = &w->bits[columns[i] / 64], bit = UINT64_C(1) << (columns[i] % 64);
+        left -= !(*word & bit);
+        *word |= bit;
+    }
+    return left;
+}
+
+static int64_t set_in_window(const ra_blocks *b, int64_t head, int64_t row, const int64_t *columns, int64_t count,
+                             int64_t left, const window *w)
+{
+    for (int64_t i = 0; i < count && left > 0; i++) {
+        int64_t column = columns[i], at = column - w->first;
+        if (regular(b, head, row, column))
             continue;
-        if (inside)
+        if (column >= w->first && column < w->end)
             w->bits[at / 64] |= UINT64_C(1) << (at % 64);
         left--;
+    }
+    return left;
+}
+
+/*
+ * The blocks of a shuffled row, one after the other, until `random` of them were not kept already. They are drawn some
+ * at a time: a draw does not wait for what becomes of the one before.
+ */
+static void set_random(const ra_blocks *b, int64_t head, int64_t row, const window *w)
+{
+    enum { DRAWN = 64 };
+    int64_t left = row_random(b, row), columns[DRAWN];
+    ra_shuffle shuffle = ra_shuffle_make(b->count, b->seed, (uint64_t)head, (uint64_t)row);
+    bool all = w->first == 0 && w->end == b->count;
+    for (int64_t i = 0, count; i < b->count && left > 0; i += count) {
+        count = ra_min(ra_min(DRAWN, left), b->count - i);
+        for (int64_t j = 0; j < count; j++)
+            columns[j] = ra_shuffle_at(&shuffle, i + j);
+        left = all ? set_in_row(columns, count, left, w) : set_in_window(b, head, row, columns, count, left, w);
     }
 }
 
@@ -195,10 +232,9 @@ void ra_blocks_measure(ra_blocks *b)
         b->density = kept / all;
         return;
     }
-    if (!b->stride && !b->mask) { /* a row's random blocks are as many as there is room for */
+    if (ra_blocks_countable(b)) { /* a row's random blocks are as many as there is room for */
         for (int64_t row = 0; row < b->count; row++)
-            kept += row < b->global ? (double)b->count
-                                    : (double)ra_min(b->count, ra_add_clamped(row_local(b, row), b->random));
+            kept += (double)ra_blocks_kept(b, row);
         b->density = kept / all;
         return;
     }

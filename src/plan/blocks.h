@@ -40,6 +40,10 @@ void ra_blocks_choose(ra_blocks *blocks);
 /* Count what is kept, of all blocks of all heads. */
 void ra_blocks_measure(ra_blocks *blocks);
 
+/* Whether the number of blocks that a row keeps follows from the terms alone, and that number. */
+bool ra_blocks_countable(const ra_blocks *blocks);
+int64_t ra_blocks_kept(const ra_blocks *blocks, int64_t row);
+
 /* Whether all heads keep the same blocks. */
 bool ra_blocks_same(const ra_blocks *blocks);
 

@@ -107,21 +107,51 @@ static int64_t block_rows(const counter *c, int64_t column)
     return ra_min(b->size, c->plan->kv_len - column * b->size);
 }
 
-/* Have the bits of a row of blocks at hand. */
+/*
+ * Whether how many blocks a row keeps says it all: its queries see all of them, each is whole blocks of keys, and the
+ * number follows from the terms without drawing random ones.
+ */
+static bool numbers_suffice(const counter *c)
+{
+    const ra_pattern *p = &c->plan->pattern;
+    return !p->bounded && !p->dilation && c->work->grouping.cut > 0 && p->blocks->size % RA_KEY_BLOCK == 0 &&
+           ra_blocks_countable(p->blocks);
+}
+
+/* Tiles of a row that keeps so many blocks, `last` with the sequence's last one, which may be shorter. */
+static void count_kept_tiles(counter *c, int64_t kept, bool last)
+{
+    const ra_blocks *b = c->plan->pattern.blocks;
+    int64_t short_rows = last ? block_rows(c, b->count - 1) : 0;
+    c->row_reach = (ra_interval){0, c->plan->kv_len};
+    c->row_tiles.tiles =
+        (double)(kept - last) * (double)(b->size / RA_KEY_BLOCK) + (double)ra_ceil_div(short_rows, RA_KEY_BLOCK);
+    c->row_tiles.worked =
+        (double)(kept - last) * (double)b->size + (double)(ra_ceil_div(short_rows, RA_KEY_UNIT) * RA_KEY_UNIT);
+}
+
+/* Have the bits of a row of blocks at hand, or the numbers that they come to. */
 static void turn_to_row(counter *c, int64_t row)
 {
     const ra_blocks *b = c->plan->pattern.blocks;
     if (c->row_head == c->head && c->row == row)
         return;
     int64_t words = ra_blocks_words(b->count), kept = 0;
-    ra_blocks_row(b, c->head, row, 0, words, c->bits);
-    for (int64_t i = 0; i < words; i++)
-        kept += __builtin_popcountll(c->bits[i]);
-    bool last = c->bits[words - 1] >> ((b->count - 1) % 64) & 1;
-    c->row_keys = (double)(kept - last) * (double)b->size + (last ? (double)block_rows(c, b->count - 1) : 0);
+    bool last, numbers = numbers_suffice(c);
     c->row_head = c->head;
     c->row = row;
     c->row_reach = (ra_interval){-1, -1};
+    if (numbers) {
+        kept = ra_blocks_kept(b, row);
+        last = block_rows(c, b->count - 1) < b->size && ra_blocks_keeps(b, c->head, row, b->count - 1);
+        count_kept_tiles(c, kept, last);
+    } else {
+        ra_blocks_row(b, c->head, row, 0, words, c->bits);
+        for (int64_t i = 0; i < words; i++)
+            kept += __builtin_popcountll(c->bits[i]);
+        last = c->bits[words - 1] >> ((b->count - 1) % 64) & 1;
+    }
+    c->row_keys = (double)(kept - last) * (double)b->size + (last ? (double)block_rows(c, b->count - 1) : 0);
 }
 
 static bool kept(const counter *c, int64_t column)
@@ -388,21 +418,88 @@ static void count_steady(counter *c)
     }
 }
 
+/* ---- Branches ---------------------------------------------------------------------------------------------------- */
+
+/* The groups of a branch in some groups of the share. */
+static void count_groups(counter *c, int64_t first, int64_t groups)
+{
+    const ra_workload *w = c->work;
+    ra_members_walk walk = ra_members_begin(&w->queries, &w->grouping, c->lattice, first, groups);
+    for (ra_members m; ra_members_next(&walk, &m);)
+        count_group(c, &m);
+    if (goes_through(c))
+        go_through(c, first, groups);
+}
+
+/*
+ * Positions after which what a dilated branch sees repeats: the segments of all branches, if the other terms move along
+ * with the query. 0: it does not repeat, or not within the sequence.
+ */
+static int64_t period_of(const ra_plan *p)
+{
+    const ra_dilation *dilation = p->pattern.dilation;
+    int64_t period = 1;
+    for (int i = 0; i < p->pattern.count; i++)
+        if (p->pattern.terms[i].ends)
+            return 0;
+    for (int i = 0; dilation && i < dilation->count; i++)
+        if (!ra_mul_ok(period / gcd(period, dilation->segment[i]), dilation->segment[i], &period))
+            return 0;
+    return dilation && !p->pattern.blocks && period <= p->kv_len ? period : 0;
+}
+
+/*
+ * So many units of `groups` groups each, from group `first` on, are of consecutive queries in whole groups, with all of
+ * their segments inside the sequence: of these, what they see repeats with the period.
+ */
+static int64_t repeated_units(const counter *c, int64_t first, int64_t groups, int64_t period)
+{
+    const ra_workload *w = c->work;
+    int64_t lanes = w->grouping.lanes, unit = groups * lanes;
+    ra_group group = ra_group_at(&w->queries, &w->grouping, first);
+    ra_range range = ra_share_range(&w->queries, ra_share_find(&w->queries, group.query));
+    int64_t position = place_of(c, group.query), inside = c->plan->kv_len / period * period - position;
+    int64_t units = position < 0 ? 0 : ra_max(0, ra_min(range.end - group.query, inside)) / unit;
+    if (units == 0)
+        return 0;
+    ra_group last = ra_group_at(&w->queries, &w->grouping, first + units * groups - 1);
+    return last.query == group.query + units * unit - lanes && last.rows == lanes ? units : 0;
+}
+
+/* Units of `groups` groups from group `first` on; returns how many were counted. */
+static int64_t count_units(counter *c, int64_t first, int64_t groups, int64_t period)
+{
+    int64_t unit = groups * c->work->grouping.lanes, cycle = period ? period / gcd(period, unit) : 0;
+    int64_t times = period ? repeated_units(c, first, groups, period) / cycle : 0;
+    if (times < 2) {
+        count_groups(c, first, groups);
+        return 1;
+    }
+    const tally before = c->sum;
+    memset(&c->sum, 0, sizeof c->sum);
+    for (int64_t i = 0; i < cycle; i++)
+        count_groups(c, first + i * groups, groups);
+    tally one = c->sum;
+    c->sum = before;
+    add_times(&c->sum, &one, (double)times);
+    return times * cycle;
+}
+
+/* Where query tiles begin matters to groups that are not the share's own: those are counted tile by tile. */
 static void count_branch(counter *c)
 {
     const ra_workload *w = c->work;
-    bool plain = ra_lattice_plain(&c->lattice);
-    bool through = goes_through(c);
-    /* Where query tiles begin matters to groups that are not the share's own. */
-    int64_t tiles = plain && !through ? 1 : w->q_tiles;
-    for (int64_t tile = 0; tile < tiles; tile++) {
-        int64_t first = tiles == 1 ? 0 : ra_first_of_tile(w, tile);
-        int64_t groups = (tiles == 1 ? w->groups : ra_first_of_tile(w, tile + 1)) - first;
-        ra_members_walk walk = ra_members_begin(&w->queries, &w->grouping, c->lattice, first, groups);
-        for (ra_members m; ra_members_next(&walk, &m);)
-            count_group(c, &m);
-        if (through)
-            go_through(c, first, groups);
+    int64_t period = period_of(c->plan);
+    bool by_tile = !ra_lattice_plain(&c->lattice) || goes_through(c);
+    if (!by_tile && !period) {
+        count_groups(c, 0, w->groups);
+        return;
+    }
+    int64_t units = by_tile ? w->q_tiles : w->groups;
+    for (int64_t i = 0, counted; i < units; i += counted) {
+        int64_t first = by_tile ? ra_first_of_tile(w, i) : i;
+        int64_t groups = by_tile ? ra_first_of_tile(w, i + 1) - first : 1;
+        counted = count_units(c, first, groups, i == 0 && by_tile ? 0 : period);
     }
 }
 

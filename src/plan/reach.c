@@ -68,6 +68,7 @@ typedef struct finder {
     ra_row_set *set;
     const ra_plan *plan;
     const ra_share *own;
+    ra_interval within;
     int64_t plane, head;
     int64_t marked, most; /* bits of the plane, and how many there can be */
     ra_lattice lattice;
@@ -96,7 +97,7 @@ static bool set_members(finder *f, int64_t lo, int64_t hi)
         int64_t together = ra_lattice_plain(&f->lattice) ? ra_min(hi, next) - lo : 1;
         if (end > position)
             lo = ra_branch_members(&f->lattice, 0, end).hi;
-        else if (!ra_row_set_mark(f->set, f->plane, position, position + together, &f->marked))
+        else if (!ra_pages_mark(&f->set->pages, f->plane, position, position + together, &f->marked))
             return false;
         else
             lo += together;
@@ -132,7 +133,8 @@ static bool set_kept(finder *f, int64_t first, int64_t end)
     }
     if (seen.lo >= seen.hi)
         return true;
-    ra_blocks_walk walk = ra_blocks_walk_begin(b, f->head, row, 0, b->count);
+    int64_t from = f->within.lo / b->size, to = ra_min(b->count, ra_ceil_div(f->within.hi, b->size));
+    ra_blocks_walk walk = ra_blocks_walk_begin(b, f->head, row, from, to);
     while (ra_blocks_walk_next(&walk, &column, &column_end)) {
         ra_interval kept =
             ra_branch_members(&f->lattice, column * b->size, ra_min(column_end * b->size, f->plan->kv_len));
@@ -205,15 +207,16 @@ static bool find_head(finder *f, const ra_share *queries)
     return true;
 }
 
-bool ra_reach_find(ra_row_set *set, const ra_plan *p, int64_t planes, const ra_share *queries, const ra_share *own)
+bool ra_reach_find(ra_row_set *set, const ra_plan *p, int64_t planes, const ra_share *queries, const ra_share *own,
+                   ra_interval within)
 {
     int64_t heads = p->heads / planes;
     *set = (ra_row_set){0};
     if (ra_pattern_is_interval(&p->pattern))
         return find_foreign_intervals(set, p, queries, own);
-    bool fits = ra_row_set_pages(set, planes, p->kv_len);
+    bool fits = ra_pages_make(&set->pages, planes, p->kv_len);
     for (int64_t plane = 0; plane < planes && fits; plane++) {
-        finder f = {.set = set, .plan = p, .own = own, .plane = plane, .most = p->kv_len - own->rows};
+        finder f = {.set = set, .plan = p, .own = own, .within = within, .plane = plane, .most = p->kv_len - own->rows};
         int64_t first = plane * heads;
         for (f.head = first; f.head < first + heads && fits; f.head++)
             if (f.head == first || !ra_pattern_same(&p->pattern, first, f.head))

@@ -10,8 +10,9 @@
 
 /*
  * What the queries of a share see outside of the rank's own keys: for each plane the rows that its query heads see.
- * False: out of memory. Free the set also then.
+ * Rows outside of `within` may be left out. False: out of memory. Free the set also then.
  */
-bool ra_reach_find(ra_row_set *set, const ra_plan *plan, int64_t planes, const ra_share *queries, const ra_share *own);
+bool ra_reach_find(ra_row_set *set, const ra_plan *plan, int64_t planes, const ra_share *queries, const ra_share *own,
+                   ra_interval within);
 
 #endif

@@ -1,4 +1,4 @@
-/* Sets of rows in the form of pages of bits. */
+/* Sets of rows as bits: see row_pages.h. */
 #include "plan/row_pages.h"
 
 #include "base/bits.h"
@@ -6,52 +6,57 @@
 
 #include <stdlib.h>
 
-bool ra_row_set_pages(ra_row_set *s, int64_t planes, int64_t length)
+enum { PAGE_WORDS = 512, PAGE_ROWS = 64 * PAGE_WORDS };
+
+bool ra_pages_make(ra_row_pages *s, int64_t planes, int64_t length)
 {
-    *s = (ra_row_set){.planes = planes, .page_count = ra_max(1, ra_ceil_div(length, RA_PAGE_ROWS))};
-    s->pages = calloc((size_t)(planes * s->page_count), sizeof *s->pages);
-    return s->pages != NULL;
+    *s = (ra_row_pages){.planes = planes, .count = ra_max(1, ra_ceil_div(length, PAGE_ROWS))};
+    s->page = calloc((size_t)(planes * s->count), sizeof *s->page);
+    return s->page != NULL;
 }
 
-void ra_pages_free(ra_row_set *s)
+void ra_pages_free(ra_row_pages *s)
 {
-    for (int64_t i = 0; s->pages && i < s->planes * s->page_count; i++)
-        free(s->pages[i]);
-    free(s->pages);
+    for (int64_t i = 0; s->page && i < s->planes * s->count; i++)
+        free(s->page[i]);
+    free(s->page);
+    *s = (ra_row_pages){0};
 }
 
-static uint64_t *page_at(ra_row_set *s, int64_t index)
+static uint64_t *page_at(ra_row_pages *s, int64_t index)
 {
-    if (!s->pages[index])
-        s->pages[index] = calloc(RA_PAGE_WORDS, sizeof **s->pages);
-    return s->pages[index];
+    if (!s->page[index])
+        s->page[index] = calloc(PAGE_WORDS, sizeof **s->page);
+    return s->page[index];
 }
 
-bool ra_row_set_mark(ra_row_set *s, int64_t plane, int64_t lo, int64_t hi, int64_t *fresh)
+bool ra_pages_mark(ra_row_pages *s, int64_t plane, int64_t lo, int64_t hi, int64_t *fresh)
 {
     for (int64_t at = lo / 64 * 64; at < hi; at += 64) {
-        uint64_t *page = page_at(s, plane * s->page_count + at / RA_PAGE_ROWS);
+        uint64_t *page = page_at(s, plane * s->count + at / PAGE_ROWS);
         if (!page)
             return false;
-        uint64_t *word = &page[at % RA_PAGE_ROWS / 64], bits = ra_bits(ra_max(0, lo - at), hi - at);
+        uint64_t *word = &page[at % PAGE_ROWS / 64], bits = ra_bits(ra_max(0, lo - at), hi - at);
+        if ((*word & bits) == bits)
+            continue;
         *fresh += __builtin_popcountll(bits & ~*word);
         *word |= bits;
     }
     return true;
 }
 
-bool ra_pages_combine(const ra_row_set *a, const ra_row_set *b, ra_set_operation operation, ra_row_set *to)
+bool ra_pages_combine(const ra_row_pages *a, const ra_row_pages *b, ra_set_operation operation, ra_row_pages *to)
 {
-    if (!ra_row_set_pages(to, a->planes, a->page_count * RA_PAGE_ROWS))
+    if (!ra_pages_make(to, a->planes, a->count * PAGE_ROWS))
         return false;
-    for (int64_t i = 0; i < a->planes * a->page_count; i++) {
-        const uint64_t *x = a->pages[i], *y = b->pages[i];
+    for (int64_t i = 0; i < a->planes * a->count; i++) {
+        const uint64_t *x = a->page[i], *y = b->page[i];
         if (!x || (!y && operation == RA_SET_BOTH))
             continue;
         uint64_t *page = page_at(to, i);
         if (!page)
             return false;
-        for (int word = 0; word < RA_PAGE_WORDS; word++) {
+        for (int word = 0; word < PAGE_WORDS; word++) {
             uint64_t other = y ? y[word] : 0;
             page[word] = x[word] & (operation == RA_SET_BOTH ? other : ~other);
         }
@@ -62,20 +67,20 @@ bool ra_pages_combine(const ra_row_set *a, const ra_row_set *b, ra_set_operation
 static int64_t page_rows(const uint64_t *page, int64_t first, int64_t lo, int64_t hi)
 {
     int64_t rows = 0;
-    for (int64_t word = ra_max(0, lo - first) / 64; word < RA_PAGE_WORDS && first + 64 * word < hi; word++) {
+    for (int64_t word = ra_max(0, lo - first) / 64; word < PAGE_WORDS && first + 64 * word < hi; word++) {
         int64_t at = first + 64 * word;
         rows += __builtin_popcountll(page[word] & ra_bits(ra_max(0, lo - at), ra_min(64, hi - at)));
     }
     return rows;
 }
 
-int64_t ra_pages_rows(const ra_row_set *s, int64_t lo, int64_t hi)
+int64_t ra_pages_rows(const ra_row_pages *s, int64_t lo, int64_t hi)
 {
-    int64_t rows = 0, end = ra_min(s->page_count, (hi - 1) / RA_PAGE_ROWS + 1);
+    int64_t rows = 0, end = ra_min(s->count, (hi - 1) / PAGE_ROWS + 1);
     for (int64_t plane = 0; plane < s->planes; plane++)
-        for (int64_t i = lo / RA_PAGE_ROWS; i < end; i++)
-            if (s->pages[plane * s->page_count + i])
-                rows += page_rows(s->pages[plane * s->page_count + i], i * RA_PAGE_ROWS, lo, hi);
+        for (int64_t i = lo / PAGE_ROWS; i < end; i++)
+            if (s->page[plane * s->count + i])
+                rows += page_rows(s->page[plane * s->count + i], i * PAGE_ROWS, lo, hi);
     return rows;
 }
 
@@ -92,19 +97,11 @@ static void visit_word(uint64_t word, int64_t first, const ra_partition *p, ra_o
     }
 }
 
-void ra_pages_owners(const ra_row_set *s, const ra_partition *p, ra_owner_visitor visit, void *user)
+void ra_pages_owners(const ra_row_pages *s, const ra_partition *p, ra_owner_visitor visit, void *user)
 {
     ra_owned part = {0, 0, 0, 0};
-    for (int64_t i = 0; i < s->planes * s->page_count; i++)
-        for (int64_t word = 0; s->pages[i] && word < RA_PAGE_WORDS; word++)
-            if (s->pages[i][word])
-                visit_word(s->pages[i][word], i % s->page_count * RA_PAGE_ROWS + 64 * word, p, &part, visit, user);
-}
-
-int64_t ra_pages_bytes(const ra_row_set *s)
-{
-    int64_t bytes = s->planes * s->page_count * (int64_t)sizeof *s->pages;
-    for (int64_t i = 0; i < s->planes * s->page_count; i++)
-        bytes += s->pages[i] ? RA_PAGE_WORDS * (int64_t)sizeof **s->pages : 0;
-    return bytes;
+    for (int64_t i = 0; i < s->planes * s->count; i++)
+        for (int64_t word = 0; s->page[i] && word < PAGE_WORDS; word++)
+            if (s->page[i][word])
+                visit_word(s->page[i][word], i % s->count * PAGE_ROWS + 64 * word, p, &part, visit, user);
 }

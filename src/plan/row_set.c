@@ -1,15 +1,14 @@
-/* Sets of rows: the stretches form. Pages are in row_pages.c. */
+/* Sets of rows: stretches; see row_set.h. */
 #include "plan/row_set.h"
 
 #include "base/blocking.h"
 #include "base/checked.h"
-#include "plan/row_pages.h"
 
 #include <stdlib.h>
 
 void ra_row_set_free(ra_row_set *s)
 {
-    ra_pages_free(s);
+    ra_pages_free(&s->pages);
     free(s->at);
     *s = (ra_row_set){0};
 }
@@ -103,6 +102,8 @@ static int64_t rows_below(const ra_stretch *s, int64_t position)
 
 static int64_t rows_between(const ra_stretch *s, int64_t lo, int64_t hi)
 {
+    if (s->count == 1)
+        return ra_max(0, ra_min(hi, s->first + s->rows) - ra_max(lo, s->first));
     return lo < hi ? rows_below(s, hi) - rows_below(s, lo) : 0;
 }
 
@@ -313,8 +314,8 @@ static bool without(const ra_stretch *a, const ra_row_set *b, ra_row_set *to)
 
 bool ra_row_set_combine(const ra_row_set *a, const ra_row_set *b, ra_set_operation operation, ra_row_set *to)
 {
-    if (a->planes)
-        return ra_pages_combine(a, b, operation, to);
+    if (a->pages.planes)
+        return ra_pages_combine(&a->pages, &b->pages, operation, &to->pages);
     if (operation == RA_SET_BOTH)
         return both(a, b, to);
     for (int64_t i = 0; i < a->count; i++)
@@ -327,8 +328,8 @@ bool ra_row_set_combine(const ra_row_set *a, const ra_row_set *b, ra_set_operati
 
 int64_t ra_row_set_rows(const ra_row_set *s)
 {
-    if (s->planes)
-        return ra_pages_rows(s, 0, INT64_MAX);
+    if (s->pages.planes)
+        return ra_pages_rows(&s->pages, 0, INT64_MAX);
     int64_t rows = 0;
     for (int64_t i = 0; i < s->count; i++)
         rows += s->at[i].rows * s->at[i].count;
@@ -337,7 +338,7 @@ int64_t ra_row_set_rows(const ra_row_set *s)
 
 int64_t ra_row_set_rows_in(const ra_row_set *s, const ra_share *share)
 {
-    if (s->planes)
+    if (s->pages.planes)
         return ra_row_set_rows_between(s, share, 0, INT64_MAX);
     int64_t rows = 0;
     for (int64_t i = 0; i < s->count; i++)
@@ -353,8 +354,8 @@ int64_t ra_row_set_rows_between(const ra_row_set *s, const ra_share *share, int6
         int64_t first = ra_max(range.first, lo), end = ra_min(range.end, hi);
         if (first >= end)
             break;
-        if (s->planes)
-            rows += ra_pages_rows(s, first, end);
+        if (s->pages.planes)
+            rows += ra_pages_rows(&s->pages, first, end);
         for (int64_t j = 0; j < s->count; j++)
             rows += rows_between(&s->at[j], first, end);
     }
@@ -387,8 +388,8 @@ static void visit_parts(const ra_stretch *s, const ra_partition *p, ra_owner_vis
 
 void ra_row_set_owners(const ra_row_set *s, const ra_partition *p, ra_owner_visitor visit, void *user)
 {
-    if (s->planes)
-        ra_pages_owners(s, p, visit, user);
+    if (s->pages.planes)
+        ra_pages_owners(&s->pages, p, visit, user);
     for (int64_t i = 0; i < s->count; i++) {
         const ra_stretch *at = &s->at[i];
         if (!p->stripes)
@@ -399,9 +400,4 @@ void ra_row_set_owners(const ra_row_set *s, const ra_partition *p, ra_owner_visi
             for (int64_t copy = 0; copy < at->count; copy++)
                 visit_stripes(&(ra_stretch){copy_first(at, copy), at->rows, at->rows, 1}, p, visit, user);
     }
-}
-
-int64_t ra_row_set_bytes(const ra_row_set *s)
-{
-    return s->room * (int64_t)sizeof *s->at + (s->planes ? ra_pages_bytes(s) : 0);
 }

@@ -9,9 +9,7 @@
 #ifndef RA_PLAN_ROW_SET_H
 #define RA_PLAN_ROW_SET_H
 
-#include "plan/partition.h"
-
-#include <stdbool.h>
+#include "plan/row_pages.h"
 
 /* Positions first + i * step .. first + i * step + rows - 1 for 0 <= i < count; rows <= step where count > 1. */
 typedef struct ra_stretch {
@@ -22,15 +20,11 @@ typedef struct ra_row_set {
     int64_t count, room; /* of stretches, */
     ra_stretch *at;      /* one begins where the last has ended, or later, */
     bool loose;          /* unless this is set */
-    int64_t planes;      /* 0: the form is stretches */
-    int64_t page_count;  /* of a plane */
-    uint64_t **pages;    /* [planes][page_count]; NULL: no bit of the page is set */
+    ra_row_pages pages;  /* the other form; where they have planes there are no stretches */
 } ra_row_set;
 
-enum { RA_PAGE_WORDS = 512, RA_PAGE_ROWS = 64 * RA_PAGE_WORDS };
-
-/* An empty set of stretches needs no beginning: (ra_row_set){0}. False: out of memory. Free it also then. */
-bool ra_row_set_pages(ra_row_set *set, int64_t planes, int64_t length);
+/* An empty set of stretches is (ra_row_set){0}; pages are made by ra_pages_make. False: out of memory. Free it also
+ * then. */
 void ra_row_set_free(ra_row_set *set);
 
 /* Add the rows of a share. */
@@ -39,11 +33,7 @@ bool ra_row_set_add_share(ra_row_set *set, const ra_share *share);
 /* Add the interval lo <= i < hi, repeated; it begins at or after the beginning of what was added last. */
 bool ra_row_set_add(ra_row_set *set, int64_t lo, int64_t hi, int64_t step, int64_t count);
 
-/* Set bits lo <= i < hi of a plane; *fresh grows by the bits that were not set before. */
-bool ra_row_set_mark(ra_row_set *set, int64_t plane, int64_t lo, int64_t hi, int64_t *fresh);
-
 /* to = the rows of a that are in b, or that are not. Both have the same form, and `to` is empty. */
-typedef enum ra_set_operation { RA_SET_BOTH, RA_SET_ONLY } ra_set_operation;
 bool ra_row_set_combine(const ra_row_set *a, const ra_row_set *b, ra_set_operation operation, ra_row_set *to);
 
 /* Rows of all planes; those that are in a share; those of a share from lo to hi. */
@@ -51,11 +41,7 @@ int64_t ra_row_set_rows(const ra_row_set *set);
 int64_t ra_row_set_rows_in(const ra_row_set *set, const ra_share *share);
 int64_t ra_row_set_rows_between(const ra_row_set *set, const ra_share *share, int64_t lo, int64_t hi);
 
-/* The rows of each rank: called with some of them at a time, for a rank perhaps several times. */
-typedef void (*ra_owner_visitor)(void *user, int owner, int64_t rows);
+/* The rows of each rank: see ra_pages_owners. */
 void ra_row_set_owners(const ra_row_set *set, const ra_partition *partition, ra_owner_visitor visit, void *user);
-
-/* Bytes that a set holds. */
-int64_t ra_row_set_bytes(const ra_row_set *set);
 
 #endif

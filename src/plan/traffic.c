@@ -16,6 +16,8 @@ typedef struct counter {
     ra_traffic *traffic;
     ra_row_set reads[2]; /* what a rank and the one before it read of others' keys, */
     int rank[2];         /* these; -1: nobody */
+    bool whole[2];       /* all of it, not only what they read of ranks that are counted */
+    ra_interval counted; /* between which the keys of those are */
     int64_t *met;        /* [ranks]: in whose turn a rank was met last as an owner of rows, */
     int64_t turn;        /* whose turn it is now, */
     int *owners;         /* [ranks]: those that were met in it, */
@@ -63,26 +65,27 @@ static bool matters(const counter *c, int rank, int before)
            reads_counted(c, rank);
 }
 
-/* Have what a rank reads at hand, in reads[which]. */
-static bool turn_to(counter *c, int which, int rank)
+/* Have what a rank reads at hand, in reads[which]; all of it, or what it reads of ranks that are counted. */
+static bool turn_to(counter *c, int which, int rank, bool whole)
 {
-    if (c->rank[which] == rank)
-        return true;
     if (c->rank[!which] == rank) { /* a rank becomes the one before the next */
-        ra_row_set set = c->reads[0];
-        int other = c->rank[0];
-        c->reads[0] = c->reads[1];
-        c->reads[1] = set;
-        c->rank[0] = c->rank[1];
-        c->rank[1] = other;
-        return true;
+        const counter old = *c;
+        for (int i = 0; i < 2; i++) {
+            c->reads[i] = old.reads[!i];
+            c->rank[i] = old.rank[!i];
+            c->whole[i] = old.whole[!i];
+        }
     }
+    if (c->rank[which] == rank && (c->whole[which] || !whole))
+        return true;
     ra_share queries = ra_partition_share(c->of->queries, rank), own = own_of(c, rank);
+    const ra_interval all = {0, c->of->keys->length};
     ra_row_set_free(&c->reads[which]);
     c->rank[which] = -1;
-    if (!ra_reach_find(&c->reads[which], c->of->plan, c->of->planes, &queries, &own))
+    if (!ra_reach_find(&c->reads[which], c->of->plan, c->of->planes, &queries, &own, whole ? all : c->counted))
         return false;
     c->rank[which] = rank;
+    c->whole[which] = whole;
     return true;
 }
 
@@ -152,7 +155,8 @@ static bool count_ring(counter *c)
         int before = rank ? rank - 1 : ranks - 1;
         if (!matters(c, rank, before))
             continue;
-        if (!turn_to(c, 1, before) || !turn_to(c, 0, rank) || !count_ring_rank(c, rank, before))
+        bool whole = counted(c, rank) || counted(c, before);
+        if (!turn_to(c, 1, before, whole) || !turn_to(c, 0, rank, whole) || !count_ring_rank(c, rank, before))
             return false;
     }
     return true;
@@ -175,7 +179,7 @@ static bool count_broadcast(counter *c)
         ra_traffic *t = figures_of(c, rank);
         if (!matters(c, rank, rank))
             continue;
-        fits = turn_to(c, 0, rank);
+        fits = turn_to(c, 0, rank, t != NULL);
         if (fits && t) {
             t->rows_received += ra_row_set_rows(&c->reads[0]);
             find_owners(c, &c->reads[0], &parts);
@@ -188,10 +192,24 @@ static bool count_broadcast(counter *c)
     return fits;
 }
 
+/* Between which the keys of the ranks that are counted are. */
+static ra_interval hull_of(const ra_traffic_question *question)
+{
+    ra_interval hull = {INT64_MAX, 0};
+    for (int rank = question->first; rank < question->end; rank++) {
+        ra_share own = ra_partition_share(question->keys, rank);
+        if (own.rows == 0)
+            continue;
+        hull.lo = ra_min(hull.lo, ra_share_range(&own, 0).first);
+        hull.hi = ra_max(hull.hi, ra_share_range(&own, own.ranges - 1).end);
+    }
+    return hull.lo < hull.hi ? hull : (ra_interval){0, 0};
+}
+
 /* Count with the memory that it takes. */
 static ra_status count(const ra_traffic_question *question, bool (*way)(counter *), ra_traffic *traffic)
 {
-    counter c = {.of = question, .traffic = traffic, .rank = {-1, -1}};
+    counter c = {.of = question, .traffic = traffic, .rank = {-1, -1}, .counted = hull_of(question)};
     memset(traffic, 0, (size_t)(question->end - question->first) * sizeof *traffic);
     size_t ranks = (size_t)question->keys->ranks;
     c.met = calloc(ranks, sizeof *c.met);

@@ -51,10 +51,10 @@ static void choose_pages(choices *c, model *m)
 {
     int64_t fresh = 0, expected = 0;
     memset(m, 0, sizeof *m);
-    REQUIRE(ra_row_set_pages(&m->set, 1, LENGTH), "out of memory%s", "");
+    REQUIRE(ra_pages_make(&m->set.pages, 1, LENGTH), "out of memory%s", "");
     for (int64_t i = choose(c, 0, 30); i > 0; i--) {
         int64_t lo = choose(c, 0, LENGTH - 1), hi = choose(c, lo + 1, chance(c, 2) ? LENGTH : lo + 1);
-        REQUIRE(ra_row_set_mark(&m->set, 0, lo, hi, &fresh), "out of memory%s", "");
+        REQUIRE(ra_pages_mark(&m->set.pages, 0, lo, hi, &fresh), "out of memory%s", "");
         for (int64_t at = lo; at < hi; at++)
             expected += !m->has[at];
         fill(m, lo, hi);
@@ -110,7 +110,7 @@ static void sets_are_their_bytes(void **state)
             choose_pages(&c, a), choose_pages(&c, b);
         else
             choose_stretches(&c, a, ranks * 64), choose_stretches(&c, b, ranks * 64);
-        if (!b->set.planes && chance(&c, 3)) {
+        if (!b->set.pages.planes && chance(&c, 3)) {
             ra_row_set_free(&b->set);
             choose_share(&c, b, &p);
         }
