@@ -1,6 +1,5 @@
 /* ringattn attend: attention over tensors in files. What can be refused is refused before the work begins. */
 #include "commands.h"
-#include "compare.h"
 #include "free_memory.h"
 #include "job.h"
 #include "null_outputs.h"
@@ -91,7 +90,8 @@ static int parse(attend_job *job, int argc, char **argv)
          .kind = ARG_REAL,
          .metavar = "X",
          .target = &job->tolerance,
-         .help = "largest error of those rows (default 2e-6, for inputs of unit variance)"},
+         .help = "largest error of those rows (default 2e-6 for inputs of unit variance, and more\n"
+                 "where scores or values are large)"},
     };
     *job = (attend_job){.output_dtype = LIKE_QUERY, .rows = -1, .tolerance = NAN, .checkpoint_every = NAN};
     attention_files_options(&job->inputs, options);
@@ -209,7 +209,6 @@ static int check_rows_option(attend_job *job)
         return report(EXIT_USAGE, "--tolerance %g: is for --output null: leave it out, and give it to ringattn check",
                       job->tolerance);
     job->rows = job->rows < 0 ? SAMPLED_ROWS : job->rows;
-    job->tolerance = isnan(job->tolerance) ? OUTPUT_TOLERANCE : job->tolerance;
     return EXIT_OK;
 }
 

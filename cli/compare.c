@@ -21,3 +21,33 @@ double distance(double got, double expected, ra_dtype dtype)
         return INFINITY;
     return fmax(0, fabs(got - expected) - half_step(expected, dtype));
 }
+
+/* ---- Tolerances -------------------------------------------------------------------------------------------------- */
+
+static const double ROUNDING = 0x1p-24; /* of one float32 operation, relative */
+
+/*
+ * `factor` roundings of a score, beyond what the tolerances for unit variance have room for: there a score is summed up
+ * from products of about 2/pi sqrt(head_dim) in all.
+ */
+static double score_rounding(double factor, int64_t head_dim, double size)
+{
+    const double usual = 4 + 0.75 * sqrt((double)head_dim);
+    double rounding = factor * ROUNDING * fmax(0, size - usual);
+    return isfinite(rounding) ? rounding : 0; /* such a row is NaN, and nothing but NaN is equal to it */
+}
+
+double output_tolerance(int64_t head_dim, double size, double spread, double expected)
+{
+    const double sums = 16, scores = 6;
+    double values = hypot(spread, expected);
+    double tolerance =
+        fmax(OUTPUT_TOLERANCE, sums * ROUNDING * values) + score_rounding(scores, head_dim, size) * spread;
+    return isfinite(tolerance) ? tolerance : OUTPUT_TOLERANCE;
+}
+
+double lse_tolerance(int64_t head_dim, double size)
+{
+    const double scores = 9;
+    return LSE_TOLERANCE + score_rounding(scores, head_dim, size);
+}

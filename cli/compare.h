@@ -1,10 +1,10 @@
-/* How far a stored result is from the oracle's. */
+/* How far a stored result is from the oracle's, and how far it may be. */
 #ifndef CLI_COMPARE_H
 #define CLI_COMPARE_H
 
 #include <ringattn/ringattn.h>
 
-/* The largest error that is put down to float32 arithmetic, for inputs of unit variance. */
+/* The largest error that is put down to float32 arithmetic, for inputs of unit variance and the default scale. */
 #define OUTPUT_TOLERANCE 2e-6
 #define LSE_TOLERANCE 2e-5
 
@@ -13,5 +13,12 @@
  * and NaN included, are at no distance; a NaN or infinity on one side only is at infinite distance.
  */
 double distance(double got, double expected, ra_dtype dtype);
+
+/*
+ * The tolerances above for scores and values of any size: they grow with what ra_reference_rows_sized says of a row
+ * (`size`) and of an element (`spread`). docs/MATH.md derives them. Never infinite.
+ */
+double output_tolerance(int64_t head_dim, double size, double spread, double expected);
+double lse_tolerance(int64_t head_dim, double size);
 
 #endif

@@ -58,12 +58,15 @@ static int dispatch(int argc, char **argv)
     return report(EXIT_USAGE, "unknown verb '%s': see ringattn --help", argv[1]);
 }
 
-/* A file that is opened where standard input or output was closed would be taken for it. */
+/*
+ * A file that is opened where standard input or output was closed would be taken for it. What stands in for a closed
+ * standard output cannot be written, so that printing fails as it must; messages have nowhere else to go.
+ */
 static void hold_standard_streams(void)
 {
     for (int stream = 0; stream <= STDERR_FILENO; stream++)
         if (fcntl(stream, F_GETFD) < 0)
-            open("/dev/null", stream == STDIN_FILENO ? O_RDONLY : O_WRONLY);
+            open("/dev/null", stream == STDERR_FILENO ? O_WRONLY : O_RDONLY);
 }
 
 int main(int argc, char **argv)
@@ -72,7 +75,9 @@ int main(int argc, char **argv)
     setlocale(LC_CTYPE, "");
     interrupt_install();
     int code = dispatch(argc, argv);
+    errno = 0;
     if (!code && (fflush(stdout) != 0 || ferror(stdout)))
-        return report(EXIT_WORK, "standard output: cannot write: %s", strerror(errno));
+        return report(EXIT_WORK, "standard output: cannot write: %s",
+                      errno ? strerror(errno) : "some of what was printed is lost");
     return code;
 }

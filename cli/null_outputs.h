@@ -13,7 +13,10 @@ typedef struct null_outputs {
     sampled_rows sample;
 } null_outputs;
 
-/* Before the run: the rows to keep. `files` are the output and the log-sum-exp, made already. */
+/*
+ * Before the run: the rows to keep. `files` are the output and the log-sum-exp, made already; `tolerance` is the
+ * output's, NAN: it follows scores and values.
+ */
 int null_outputs_prepare(null_outputs *nulls, const ra_problem *problem, int64_t rows, double tolerance,
                          tensor_file *const files[SAMPLED_RESULTS]);
 

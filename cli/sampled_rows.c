@@ -3,6 +3,7 @@
 #include "compare.h"
 #include "report.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -30,11 +31,11 @@ int sampled_rows_choose(sampled_rows *s, const ra_problem *p, int64_t count)
     return EXIT_OK;
 }
 
-int sampled_rows_take(const sampled_rows *s, sampled_result *r, const char *name, const tensor_file *file,
-                      double tolerance)
+int sampled_rows_take(const sampled_rows *s, sampled_result *r, const char *name, const tensor_file *file, double given)
 {
     size_t bytes = (size_t)s->count * (size_t)file->tensor.dim * ra_dtype_size(file->tensor.dtype);
-    *r = (sampled_result){.name = name, .file = file, .tolerance = tolerance};
+    double usual = r == &s->results[SAMPLED_LSE] ? LSE_TOLERANCE : OUTPUT_TOLERANCE;
+    *r = (sampled_result){.name = name, .file = file, .given = given, .tolerance = isnan(given) ? usual : given};
     r->words = (int64_t)(bytes / sizeof *r->elements + 1);
     r->elements = calloc((size_t)r->words, sizeof *r->elements);
     return r->elements
@@ -65,21 +66,76 @@ int sampled_rows_read(const sampled_rows *s, sampled_result *r)
     return status ? report_failure(status) : EXIT_OK;
 }
 
-static void find_worst(const sampled_rows *s, sampled_result *r, const double *expected)
+/* What the oracle says of the rows. */
+typedef struct oracle_rows {
+    double *outputs, *spreads; /* [count][value dim] */
+    double *lses, *sizes;      /* [count] */
+    int64_t head_dim, value_dim;
+} oracle_rows;
+
+static void rows_free(oracle_rows *o)
+{
+    free(o->outputs);
+    free(o->spreads);
+    free(o->lses);
+    free(o->sizes);
+}
+
+static int rows_take(oracle_rows *o, int64_t rows, const attention_files *in)
+{
+    size_t count = (size_t)rows + 1, dim = (size_t)in->value.tensor.dim; /* none is no failure */
+    *o = (oracle_rows){.outputs = calloc(count * dim, sizeof *o->outputs),
+                       .spreads = calloc(count * dim, sizeof *o->spreads),
+                       .lses = calloc(count, sizeof *o->lses),
+                       .sizes = calloc(count, sizeof *o->sizes),
+                       .head_dim = in->query.tensor.dim,
+                       .value_dim = in->value.tensor.dim};
+    if (o->outputs && o->spreads && o->lses && o->sizes)
+        return EXIT_OK;
+    rows_free(o);
+    return report(EXIT_USAGE, "out of memory: %lld rows to recompute", (long long)rows);
+}
+
+static double output_expected(const oracle_rows *o, int64_t row, int64_t d, double *tolerance)
+{
+    double expected = o->outputs[row * o->value_dim + d];
+    *tolerance = output_tolerance(o->head_dim, o->sizes[row], o->spreads[row * o->value_dim + d], expected);
+    return expected;
+}
+
+static double lse_expected(const oracle_rows *o, int64_t row, int64_t d, double *tolerance)
+{
+    (void)d;
+    *tolerance = lse_tolerance(o->head_dim, o->sizes[row]);
+    return o->lses[row];
+}
+
+typedef double (*expectation)(const oracle_rows *o, int64_t row, int64_t d, double *tolerance);
+
+static double in_terms_of(double tolerance, double error)
+{
+    return error > 0 ? error / tolerance : 0;
+}
+
+static void find_worst(const sampled_rows *s, sampled_result *r, const oracle_rows *oracle, expectation expect)
 {
     ra_tensor got = view_of(s, r);
     for (int64_t i = 0; i < s->count; i++)
         for (int64_t d = 0; d < got.dim; d++) {
-            double error = distance(ra_tensor_get(&got, 0, i, 0, d), expected[i * got.dim + d], got.dtype);
-            if (error > r->error) {
+            double tolerance, expected = expect(oracle, i, d, &tolerance);
+            double error = distance(ra_tensor_get(&got, 0, i, 0, d), expected, got.dtype);
+            if (!isnan(r->given))
+                tolerance = r->given;
+            double share = in_terms_of(tolerance, error), worst = in_terms_of(r->tolerance, r->error);
+            if (share > worst || (share == worst && error > r->error)) {
                 r->error = error;
+                r->tolerance = tolerance;
                 r->where = s->rows[i];
             }
         }
 }
 
-static ra_status recompute(sampled_rows *s, const ra_plan *plan, const attention_files *in, double *outputs,
-                           double *lses)
+static ra_status recompute(sampled_rows *s, const ra_plan *plan, const attention_files *in, const oracle_rows *to)
 {
     ra_storage *storages[3] = {NULL};
     const tensor_file *const files[3] = {&in->query, &in->key, &in->value};
@@ -87,7 +143,8 @@ static ra_status recompute(sampled_rows *s, const ra_plan *plan, const attention
     for (int i = 0; i < 3 && !status; i++)
         status = tensor_file_storage(files[i], &storages[i]);
     if (!status)
-        status = ra_reference_rows(plan, storages[0], storages[1], storages[2], s->rows, s->count, outputs, lses);
+        status = ra_reference_rows_sized(plan, storages[0], storages[1], storages[2], s->rows, s->count, to->outputs,
+                                         to->lses, to->spreads, to->sizes);
     for (int i = 0; i < 3; i++)
         ra_storage_free(storages[i]);
     return status;
@@ -95,24 +152,19 @@ static ra_status recompute(sampled_rows *s, const ra_plan *plan, const attention
 
 int sampled_rows_compare(sampled_rows *s, const ra_plan *plan, const attention_files *in, progress *bar)
 {
-    size_t count = (size_t)s->count + 1, dim = (size_t)in->value.tensor.dim; /* none is no failure */
-    double *outputs = calloc(count * dim, sizeof *outputs), *lses = calloc(count, sizeof *lses);
-    const double *const expected[SAMPLED_RESULTS] = {[SAMPLED_OUTPUT] = outputs, [SAMPLED_LSE] = lses};
-    int code = EXIT_OK;
-    if (!outputs || !lses)
-        code = report(EXIT_USAGE, "out of memory: %lld rows to recompute", (long long)s->count);
-    if (!code) {
-        progress_start(bar, "check", "M pairs/s", 1e-6);
-        ra_status status = recompute(s, plan, in, outputs, lses);
-        progress_end(bar);
-        code = status ? report_failure(status) : EXIT_OK;
-    }
-    for (int i = 0; i < SAMPLED_RESULTS && !code; i++)
+    static const expectation EXPECTED[SAMPLED_RESULTS] = {output_expected, lse_expected};
+    oracle_rows oracle;
+    int code = rows_take(&oracle, s->count, in);
+    if (code)
+        return code;
+    progress_start(bar, "check", "M pairs/s", 1e-6);
+    ra_status status = recompute(s, plan, in, &oracle);
+    progress_end(bar);
+    for (int i = 0; i < SAMPLED_RESULTS && !status; i++)
         if (s->results[i].elements)
-            find_worst(s, &s->results[i], expected[i]);
-    free(outputs);
-    free(lses);
-    return code;
+            find_worst(s, &s->results[i], &oracle, EXPECTED[i]);
+    rows_free(&oracle);
+    return status ? report_failure(status) : EXIT_OK;
 }
 
 static bool within(const sampled_result *r)

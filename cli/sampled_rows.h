@@ -14,11 +14,12 @@ enum { SAMPLED_ROWS = 64 }; /* unless somebody says otherwise */
 typedef struct sampled_result {
     const char *name;
     const tensor_file *file; /* path NULL: there is none */
-    double tolerance;
+    double given;       /* the tolerance that was asked for; NAN: it follows scores and values, element by element */
     uint64_t *elements; /* [count][dim] of the file's dtype; NULL: not looked at */
     int64_t words;
-    double error; /* the largest, */
-    ra_row where; /* and where it is */
+    double error;     /* the largest in terms of its tolerance, */
+    double tolerance; /* what it may be, */
+    ra_row where;     /* and where it is */
 } sampled_result;
 
 enum { SAMPLED_OUTPUT, SAMPLED_LSE, SAMPLED_RESULTS };
@@ -29,10 +30,13 @@ typedef struct sampled_rows {
     sampled_result results[SAMPLED_RESULTS];
 } sampled_rows;
 
-/* Choose `count` rows, at most all, spread over batch, heads and queries, with room for zeroed results. */
+/*
+ * Choose `count` rows, at most all, spread over batch, heads and queries, with room for zeroed results. `given` is a
+ * tolerance, or NAN.
+ */
 int sampled_rows_choose(sampled_rows *sample, const ra_problem *problem, int64_t count);
 int sampled_rows_take(const sampled_rows *sample, sampled_result *result, const char *name, const tensor_file *file,
-                      double tolerance);
+                      double given);
 
 /* Fill in the elements from the file. */
 int sampled_rows_read(const sampled_rows *sample, sampled_result *result);

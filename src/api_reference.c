@@ -22,6 +22,7 @@ enum {
 typedef struct row_state {
     ra_interval hull; /* no key outside it is seen */
     double max, sum;
+    double size; /* the weighted sum of the squares of what the scores are made of */
     bool seen;
 } row_state;
 
@@ -36,7 +37,7 @@ typedef struct oracle {
     ra_storage *k, *v;
     const ra_row *rows;
     int64_t count, block_keys;
-    double *outputs;
+    double *outputs, *spreads; /* [count][value_dim]; spreads may be NULL */
 
     row_state *states;  /* [count] */
     double *queries;    /* [count][head_dim] */
@@ -107,6 +108,8 @@ static ra_status start_rows(oracle *o, ra_storage *q)
         o->total += (double)(hull.hi - hull.lo);
         for (int64_t d = 0; d < p->value_dim; d++)
             o->outputs[i * p->value_dim + d] = 0;
+        for (int64_t d = 0; o->spreads && d < p->value_dim; d++)
+            o->spreads[i * p->value_dim + d] = 0;
         status = widen_rows(o, q, row->batch, row->seq, 1, row->head, 1, o->queries + i * p->head_dim);
     }
     return status;
@@ -127,31 +130,72 @@ static double dot(const double *a, const double *b, int64_t count)
     return (sums[0] + sums[1]) + (sums[2] + sums[3]);
 }
 
-static void add_key(row_state *s, double score, int times, const double *value, int64_t dim, double *output)
+/* What a score is summed up from, without signs: its rounding grows with this, however much of it cancels. */
+static double size_of(const double *a, const double *b, int64_t count)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < count; i++)
+        sum += fabs(a[i] * b[i]);
+    return sum;
+}
+
+/* One key that a row sees. */
+typedef struct seen_key {
+    double score, size;
+    int times;
+    const double *value;
+} seen_key;
+
+static void scale_by(double factor, double *sums, int64_t dim)
+{
+    for (int64_t d = 0; sums && d < dim; d++)
+        sums[d] *= factor;
+}
+
+/* `output` is the weighted sum of the values, `spread` that of their squares (NULL: not wanted). */
+static void add_key(row_state *s, const seen_key *key, int64_t dim, double *output, double *spread)
 {
     s->seen = true;
-    if (score > s->max) {
-        double factor = exp(s->max - score);
+    if (key->score > s->max) {
+        double factor = exp(s->max - key->score);
         s->sum *= factor;
-        for (int64_t d = 0; d < dim; d++)
-            output[d] *= factor;
-        s->max = score;
+        s->size *= factor;
+        scale_by(factor, output, dim);
+        scale_by(factor, spread, dim);
+        s->max = key->score;
     }
     /* -inf weighs nothing, also before anything else was seen. */
-    double weight = score == -INFINITY ? 0 : times * exp(score - s->max);
+    double weight = key->score == -INFINITY ? 0 : key->times * exp(key->score - s->max);
     s->sum += weight;
+    s->size += weight * key->size * key->size;
     for (int64_t d = 0; d < dim; d++)
-        output[d] += weight * value[d];
+        output[d] += weight * key->value[d];
+    for (int64_t d = 0; spread && d < dim; d++)
+        spread[d] += weight * key->value[d] * key->value[d];
+}
+
+/* Softmax has no meaning where +inf or NaN is among the scores, or nothing but -inf. */
+static double whole_weight(const row_state *s)
+{
+    return s->max == INFINITY || s->max == -INFINITY ? NAN : s->sum;
 }
 
 static void finish_row(const row_state *s, int64_t dim, double *output, double *lse)
 {
-    /* Softmax has no meaning where +inf or NaN is among the scores, or nothing but -inf. */
-    double sum = s->max == INFINITY || s->max == -INFINITY ? NAN : s->sum;
+    double sum = whole_weight(s);
     for (int64_t d = 0; s->seen && d < dim; d++)
         output[d] /= sum;
     if (lse)
         *lse = s->seen ? s->max + log(sum) : -INFINITY;
+}
+
+/* From sums of squares to deviations from the output, which is finished. */
+static void finish_sizes(const row_state *s, int64_t dim, const double *output, double *spread, double *size)
+{
+    double sum = whole_weight(s);
+    *size = s->seen ? sqrt(s->size / sum) : 0;
+    for (int64_t d = 0; s->seen && d < dim; d++)
+        spread[d] = sqrt(fmax(0, spread[d] / sum - output[d] * output[d]));
 }
 
 /* ---- All rows and a block of keys -------------------------------------------------------------------------------- */
@@ -207,6 +251,17 @@ static void find_seen(oracle *o, key_block *b)
     b->heads = ra_max(0, end - first);
 }
 
+/* The key and the value at `at` of the block, as row i sees them. */
+static seen_key seen_by(const oracle *o, int64_t i, int64_t at, int times)
+{
+    const ra_plan *p = o->plan;
+    const double *query = o->queries + i * p->head_dim, *key = o->keys + at * p->head_dim;
+    return (seen_key){.score = p->scale * dot(query, key, p->head_dim),
+                      .size = o->spreads ? fabs(p->scale) * size_of(query, key, p->head_dim) : 0,
+                      .times = times,
+                      .value = o->values + at * p->value_dim};
+}
+
 static void add_block(oracle *o, const key_block *b)
 {
     const ra_plan *p = o->plan;
@@ -217,9 +272,9 @@ static void add_block(oracle *o, const key_block *b)
         for (int64_t j = keys.lo; j < keys.hi; j++)
             if (times[j - keys.lo]) {
                 int64_t at = (j - b->first) * b->heads + head;
-                double score = p->scale * dot(o->queries + i * p->head_dim, o->keys + at * p->head_dim, p->head_dim);
-                add_key(&o->states[i], score, times[j - keys.lo], o->values + at * p->value_dim, p->value_dim,
-                        o->outputs + i * p->value_dim);
+                seen_key key = seen_by(o, i, at, times[j - keys.lo]);
+                add_key(&o->states[i], &key, p->value_dim, o->outputs + i * p->value_dim,
+                        o->spreads ? o->spreads + i * p->value_dim : NULL);
             }
     }
 }
@@ -289,6 +344,12 @@ static ra_status check_storage(const ra_storage *s, const char *name, const ra_p
 ra_status ra_reference_rows(const ra_plan *p, ra_storage *q, ra_storage *k, ra_storage *v, const ra_row *rows,
                             int64_t count, double *outputs, double *lses)
 {
+    return ra_reference_rows_sized(p, q, k, v, rows, count, outputs, lses, NULL, NULL);
+}
+
+static ra_status check_all(const ra_plan *p, const ra_storage *q, const ra_storage *k, const ra_storage *v,
+                           const ra_row *rows, int64_t count, const double *outputs)
+{
     if (!p)
         return ra_fail(RA_ERROR_ARGUMENT, "plan is NULL");
     ra_status status = check_storage(q, "query", p, p->q_len, p->heads, p->head_dim);
@@ -296,18 +357,29 @@ ra_status ra_reference_rows(const ra_plan *p, ra_storage *q, ra_storage *k, ra_s
         status = check_storage(k, "key", p, p->kv_len, p->kv_heads, p->head_dim);
     if (!status)
         status = check_storage(v, "value", p, p->kv_len, p->kv_heads, p->value_dim);
-    if (!status)
-        status = ra_rows_check(rows, "reference", count, outputs, p->batch, p->q_len, p->heads);
+    return status ? status : ra_rows_check(rows, "reference", count, outputs, p->batch, p->q_len, p->heads);
+}
+
+ra_status ra_reference_rows_sized(const ra_plan *p, ra_storage *q, ra_storage *k, ra_storage *v, const ra_row *rows,
+                                  int64_t count, double *outputs, double *lses, double *spreads, double *sizes)
+{
+    ra_status status = check_all(p, q, k, v, rows, count, outputs);
+    if (!status && !spreads != !sizes)
+        status = ra_fail(RA_ERROR_ARGUMENT, "%s is NULL: both are given, or neither", spreads ? "sizes" : "spreads");
     if (status || count == 0)
         return status;
-    oracle o = {.plan = p, .k = k, .v = v, .rows = rows, .count = count, .outputs = outputs};
+    oracle o = {.plan = p, .k = k, .v = v, .rows = rows, .count = count, .outputs = outputs, .spreads = spreads};
     status = oracle_take(&o);
     if (!status)
         status = start_rows(&o, q);
     for (int64_t batch = 0; batch < p->batch && !status; batch++)
         status = work_batch(&o, batch);
-    for (int64_t i = 0; i < count && !status; i++)
-        finish_row(&o.states[i], p->value_dim, outputs + i * p->value_dim, lses ? &lses[i] : NULL);
+    for (int64_t i = 0; i < count && !status; i++) {
+        double *output = outputs + i * p->value_dim;
+        finish_row(&o.states[i], p->value_dim, output, lses ? &lses[i] : NULL);
+        if (spreads)
+            finish_sizes(&o.states[i], p->value_dim, output, spreads + i * p->value_dim, &sizes[i]);
+    }
     oracle_free(&o);
     return status;
 }

@@ -450,6 +450,16 @@ RA_API void ra_storage_free(ra_storage *storage);
 RA_API ra_status ra_reference_rows(const ra_plan *plan, ra_storage *q, ra_storage *k, ra_storage *v, const ra_row *rows,
                                    int64_t count, double *outputs, double *lses);
 
+/*
+ * The same, and what rounding errors of float32 arithmetic grow with (docs/MATH.md, "Tolerances"): sizes [count], the
+ * size of the products that a row's scores are summed up from, and spreads [count][value_dim], the deviation of a row's
+ * values from their mean, which is the output. Both are root mean squares under the weights of the softmax, and 0 for a
+ * row that sees no key.
+ */
+RA_API ra_status ra_reference_rows_sized(const ra_plan *plan, ra_storage *q, ra_storage *k, ra_storage *v,
+                                         const ra_row *rows, int64_t count, double *outputs, double *lses,
+                                         double *spreads, double *sizes);
+
 /* ---- One sequence over many ranks ------------------------------------------------------------------------------ */
 
 /* What travels. */

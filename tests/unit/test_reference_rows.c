@@ -219,6 +219,33 @@ static void refuses_what_does_not_fit(void **state)
     ra_plan_free(plan);
 }
 
+/* Two keys of the same score, and later ones that are not seen: what rounding grows with is known. */
+static void sizes_are_known(void **state)
+{
+    (void)state;
+    float query[] = {9, 9, 1, -2, 9, 9}, keys[] = {3, 1, 3, 1, 100, 100}, values[] = {0, 4, 1000};
+    const ra_tensor t[INPUTS] = {ra_tensor_dense(query, RA_F32, RA_BSHD, 1, 3, 1, 2),
+                                 ra_tensor_dense(keys, RA_F32, RA_BSHD, 1, 3, 1, 2),
+                                 ra_tensor_dense(values, RA_F32, RA_BSHD, 1, 3, 1, 1)};
+    const ra_row row = {.seq = 1};
+    double output, lse, spread, size;
+    ra_problem problem = RA_PROBLEM_INIT;
+    ra_plan *plan = NULL;
+    ra_storage *in[INPUTS];
+    problem.q_len = 3, problem.heads = 1, problem.head_dim = 2, problem.value_dim = 1;
+    problem.scale = -10, problem.pattern = "causal";
+    for (int i = 0; i < INPUTS; i++)
+        assert_int_equal(ra_storage_memory(&t[i], &in[i]), RA_OK);
+    assert_int_equal(ra_plan_create(&problem, NULL, &plan), RA_OK);
+    assert_int_equal(ra_reference_rows_sized(plan, in[0], in[1], in[2], &row, 1, &output, &lse, &spread, &size), RA_OK);
+    assert_true(output == 2 && fabs(spread - 2) < 1e-12 && fabs(size - 50) < 1e-12);
+    assert_true(fabs(lse - (-10 + log(2))) < 1e-12);
+    assert_int_equal(ra_reference_rows_sized(plan, in[0], in[1], in[2], &row, 1, &output, &lse, &spread, NULL),
+                     RA_ERROR_ARGUMENT);
+    ra_plan_free(plan);
+    close_inputs(in);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -228,6 +255,7 @@ int main(void)
         cmocka_unit_test(distant_keys_are_not_read),
         cmocka_unit_test(can_be_stopped),
         cmocka_unit_test(refuses_what_does_not_fit),
+        cmocka_unit_test(sizes_are_known),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
