@@ -34,6 +34,7 @@ typedef struct attend_job {
     ring_run over; /* or over ranks */
     bool spread;
     progress bar;
+    fingerprints prints; /* of the inputs, before anything is read */
     tensor_file output, lse;
     null_outputs nulls;
     output_file stats; /* open only when statistics are asked for */
@@ -280,8 +281,7 @@ static int make_plan(attend_job *job)
         if (!code)
             code = ring_run_plan(&job->over, &in->query, &in->key, &in->value, job->lse_path != NULL);
         if (!code && job->checkpoint_path)
-            code = ring_run_save(&job->over, job->checkpoint_path, job->checkpoint_every, &in->query, &in->key,
-                                 &in->value);
+            code = ring_run_save(&job->over, job->checkpoint_path, job->checkpoint_every, &job->prints);
         return code;
     }
     ra_options options = ring_args_run(&job->ring);
@@ -424,6 +424,8 @@ static int attend(attend_job *job)
     ra_stats stats = RA_STATS_INIT;
     int code = attention_files_open(&job->inputs, &job->problem);
     if (!code)
+        code = fingerprints_take(&job->prints, &job->inputs);
+    if (!code)
         code = check_rows_option(job);
     if (!code)
         code = check_size(job);
@@ -438,6 +440,8 @@ static int attend(attend_job *job)
         code = create_outputs(job);
     if (!code)
         code = job->spread ? run_over_ranks(job) : run_in_one_piece(job, &stats);
+    if (!code)
+        code = job_agree(fingerprints_compare(&job->prints, &job->inputs));
     if (!code && job_rank() == 0)
         code = deliver(job, &stats, started);
     return code;

@@ -1,12 +1,22 @@
-/* What tells whether an input is still the one that it was: for checkpoints. */
+/*
+ * What tells whether the inputs are still what they were: for checkpoints, and for files that somebody changes while
+ * they are read. Functions return an exit code and report.
+ */
 #ifndef CLI_FINGERPRINT_H
 #define CLI_FINGERPRINT_H
 
-#include "tensor_file.h"
+#include "attention_files.h"
 
-enum { FINGERPRINT_TEXT = 256 };
+enum { FINGERPRINT_INPUTS = 3, FINGERPRINT_TEXT = RA_FINGERPRINT_TEXT + 16 };
 
-/* "query: ..." with the size, time and a checksum of a sample of the file, or what is made up. Reports; exit code. */
-int fingerprint(const char *name, const tensor_file *file, char text[FINGERPRINT_TEXT]);
+/* "query: ...", "key: ..." and "value: ...": size, time and a checksum of a sample of a file, or what is made up. */
+typedef struct fingerprints {
+    char text[FINGERPRINT_INPUTS][FINGERPRINT_TEXT];
+} fingerprints;
+
+int fingerprints_take(fingerprints *prints, const attention_files *inputs);
+
+/* EXIT_WORK where an input is not what it was when they were taken. */
+int fingerprints_compare(const fingerprints *before, const attention_files *inputs);
 
 #endif

@@ -1,6 +1,5 @@
 #include "ring_run.h"
 
-#include "fingerprint.h"
 #include "interrupt.h"
 #include "job.h"
 #include "report.h"
@@ -72,25 +71,16 @@ static int asked_to_stop(void *user)
     return interrupted();
 }
 
-int ring_run_save(ring_run *run, const char *path, double every, const tensor_file *query, const tensor_file *key,
-                  const tensor_file *value)
+int ring_run_save(ring_run *run, const char *path, double every, const fingerprints *prints)
 {
-    enum { INPUTS = 3 };
-    const tensor_file *const files[INPUTS] = {query, key, value};
-    static const char *const NAMES[INPUTS] = {"query", "key", "value"};
-    char lines[INPUTS][FINGERPRINT_TEXT];
-    const char *inputs[INPUTS];
+    const char *inputs[FINGERPRINT_INPUTS];
     ra_checkpoint_options options = RA_CHECKPOINT_OPTIONS_INIT;
-    for (int i = 0; i < INPUTS; i++) {
-        int code = fingerprint(NAMES[i], files[i], lines[i]);
-        if (code)
-            return code;
-        inputs[i] = lines[i];
-    }
+    for (int i = 0; i < FINGERPRINT_INPUTS; i++)
+        inputs[i] = prints->text[i];
     options.path = path;
     options.every = every;
     options.inputs = inputs;
-    options.input_count = INPUTS;
+    options.input_count = FINGERPRINT_INPUTS;
     options.stop = asked_to_stop;
     options.rank = job_rank();
     ra_status status = ra_checkpoint_open(&options, run->plan, &run->checkpoint);

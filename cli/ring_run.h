@@ -2,6 +2,7 @@
 #ifndef CLI_RING_RUN_H
 #define CLI_RING_RUN_H
 
+#include "fingerprint.h"
 #include "progress.h"
 #include "ring_args.h"
 #include "tensor_file.h"
@@ -27,8 +28,7 @@ enum { RING_FILES = 5 };
 int ring_run_plan(ring_run *run, const tensor_file *query, const tensor_file *key, const tensor_file *value, bool lse);
 
 /* Save the run every so many seconds; it goes on from what was saved before. After planning. */
-int ring_run_save(ring_run *run, const char *path, double every, const tensor_file *query, const tensor_file *key,
-                  const tensor_file *value);
+int ring_run_save(ring_run *run, const char *path, double every, const fingerprints *inputs);
 
 /*
  * files: query, key, value, output, log-sum-exp (path NULL: none). The checksum of a file that is kept nowhere is of

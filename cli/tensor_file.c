@@ -149,15 +149,19 @@ static int move(tensor_file *file, ra_status (*piece)(const tensor_file *file, i
     return EXIT_OK;
 }
 
+ra_status tensor_file_source(const tensor_file *file, ra_storage **storage)
+{
+    const ra_tensor *t = &file->tensor;
+    return file->gen.made ? ra_storage_generator(file->gen.distribution, file->gen.seed, t, storage)
+                          : ra_storage_array(file->array, t, storage);
+}
+
 ra_status tensor_file_storage(const tensor_file *file, ra_storage **storage)
 {
     const ra_tensor *t = &file->tensor;
     if (file->null.kept_nowhere)
         return ra_storage_null(t, file->null.rows, file->null.count, file->null.elements, storage);
-    if (t->data)
-        return ra_storage_memory(t, storage);
-    return file->gen.made ? ra_storage_generator(file->gen.distribution, file->gen.seed, t, storage)
-                          : ra_storage_array(file->array, t, storage);
+    return t->data ? ra_storage_memory(t, storage) : tensor_file_source(file, storage);
 }
 
 /* A tensor in memory, to nowhere. */

@@ -65,6 +65,9 @@ int tensor_files_allocate(tensor_file *const files[], int count);
 /* The whole tensor as a storage, the caller's: in memory if it is there. */
 ra_status tensor_file_storage(const tensor_file *file, ra_storage **storage);
 
+/* Where an input comes from, as a storage, the caller's: its file or what makes it up, never memory. */
+ra_status tensor_file_source(const tensor_file *file, ra_storage **storage);
+
 int tensor_file_load(tensor_file *file);
 int tensor_file_save(tensor_file *file);
 int tensor_file_commit(tensor_file *file);

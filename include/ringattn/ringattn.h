@@ -439,6 +439,15 @@ RA_API ra_status ra_storage_read(ra_storage *storage, int64_t batch, int64_t fir
 RA_API ra_status ra_storage_write(ra_storage *storage, int64_t batch, int64_t first, int64_t count,
                                   const ra_tensor *from);
 
+/*
+ * What it is made of, as a text of less than RA_FINGERPRINT_TEXT bytes: of a file its size, the time of its last change
+ * and a checksum of sampled elements; of made-up data distribution, seed and shape. "" in memory, and for what is kept
+ * nowhere. Ranks compare these before a run (ra_ring_run). Ask again after a run: another text means that the file was
+ * changed meanwhile.
+ */
+#define RA_FINGERPRINT_TEXT 128
+RA_API ra_status ra_storage_fingerprint(const ra_storage *storage, char *text, size_t size);
+
 RA_API void ra_storage_free(ra_storage *storage);
 
 /*
@@ -647,7 +656,10 @@ RA_API ra_status ra_ring_forward(const ra_ring_plan *plan, ra_comm *comm, const 
                                  const ra_tensor *v, const ra_tensor *output, const ra_tensor *lse,
                                  ra_rank_stats *stats);
 
-/* The same from and to storages of the whole tensors, whatever the communicator: a rank touches its own rows only. */
+/*
+ * The same from and to storages of the whole tensors, whatever the communicator: a rank touches its own rows only. Ranks
+ * whose inputs are different files, or are made up differently, are refused before the first hop: RA_ERROR_ARGUMENT.
+ */
 RA_API ra_status ra_ring_run(const ra_ring_plan *plan, ra_comm *comm, ra_storage *q, ra_storage *k, ra_storage *v,
                              ra_storage *output, ra_storage *lse, ra_rank_stats *stats);
 

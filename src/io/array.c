@@ -1,6 +1,7 @@
 /* ra_array: an array in a file of any format, read or written by range of elements. */
 #include "io/array.h"
 #include "io/array_format.h"
+#include "io/fingerprint.h"
 #include "io/partial.h"
 
 #include "base/checked.h"
@@ -96,11 +97,16 @@ static ra_status hand_over(ra_status status, ra_array *a, ra_array **array)
 
 /* ---- Bytes ------------------------------------------------------------------------------------------------------- */
 
-/* A call moves at most about 2 GiB, and may move less. */
+/*
+ * A call that reads a file does not see signals before its end: pieces are what a slow disk reads in well under a
+ * second. A call may move less than it was asked for.
+ */
+enum { PIECE_BYTES = 4 << 20 };
+
 static ra_status read_bytes(ra_array *a, int64_t at, int64_t count, char *bytes)
 {
     while (count > 0) {
-        ssize_t moved = pread(a->fd, bytes, (size_t)count, (off_t)at);
+        ssize_t moved = pread(a->fd, bytes, (size_t)ra_min(count, PIECE_BYTES), (off_t)at);
         if (moved < 0 && errno == EINTR)
             continue;
         if (moved < 0)
@@ -118,7 +124,7 @@ static ra_status read_bytes(ra_array *a, int64_t at, int64_t count, char *bytes)
 static ra_status write_bytes(ra_array *a, int64_t at, int64_t count, const char *bytes)
 {
     while (count > 0) {
-        ssize_t moved = pwrite(a->fd, bytes, (size_t)count, (off_t)at);
+        ssize_t moved = pwrite(a->fd, bytes, (size_t)ra_min(count, PIECE_BYTES), (off_t)at);
         if (moved < 0 && errno == EINTR)
             continue;
         if (moved <= 0)
@@ -307,6 +313,12 @@ ra_status ra_array_commit(ra_array *a)
 const char *ra_array_path(const ra_array *a)
 {
     return a->given;
+}
+
+ra_status ra_array_fingerprint(const ra_array *a, char *text, size_t size)
+{
+    int64_t bytes = a->header.count * (int64_t)ra_dtype_size(a->header.dtype);
+    return ra_file_fingerprint(a->fd, a->path, a->header.data_at, bytes, text, size);
 }
 
 ra_status ra_array_describe(const ra_array *a, ra_array_info *info)

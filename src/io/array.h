@@ -7,4 +7,7 @@
 /* As it was given: for messages. */
 const char *ra_array_path(const ra_array *array);
 
+/* ra_file_fingerprint of its file, with a sample of its elements. */
+ra_status ra_array_fingerprint(const ra_array *array, char *text, size_t size);
+
 #endif

@@ -16,10 +16,14 @@ typedef ra_status (*ra_move_elements)(const ra_storage *storage, bool writing, i
 /* Rows that are written, as in ra_storage_write; they have been checked. */
 typedef void (*ra_take_rows)(ra_storage *storage, int64_t batch, int64_t first, const ra_tensor *rows);
 
+/* The text of ra_storage_fingerprint, but for the layout. */
+typedef ra_status (*ra_describe_source)(const ra_storage *storage, char *text, size_t size);
+
 struct ra_storage {
     ra_tensor view;
     ra_move_elements move;
     ra_take_rows take;
+    ra_describe_source describe; /* NULL: nothing can be said */
 
     ra_array *array;
     struct {

@@ -11,6 +11,7 @@
 #include "io/array.h"
 #include "io/backing.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -156,6 +157,11 @@ static ra_status move_file(const ra_storage *s, bool writing, int64_t first, int
     return writing ? ra_array_write(s->array, first, count, elements) : ra_array_read(s->array, first, count, elements);
 }
 
+static ra_status describe_file(const ra_storage *s, char *text, size_t size)
+{
+    return ra_array_fingerprint(s->array, text, size);
+}
+
 ra_status ra_storage_array(ra_array *array, const ra_tensor *view, ra_storage **storage)
 {
     *storage = NULL;
@@ -173,6 +179,7 @@ ra_status ra_storage_array(ra_array *array, const ra_tensor *view, ra_storage **
         return status;
     (*storage)->array = array;
     (*storage)->move = move_file;
+    (*storage)->describe = describe_file;
     return RA_OK;
 }
 
@@ -186,6 +193,19 @@ const ra_tensor *ra_storage_view(const ra_storage *s)
 int64_t ra_storage_bytes(const ra_storage *s)
 {
     return s->bytes.bytes;
+}
+
+ra_status ra_storage_fingerprint(const ra_storage *s, char *text, size_t size)
+{
+    if (!s || !text || size == 0)
+        return ra_fail(RA_ERROR_ARGUMENT, "storage: %s", !s ? "it is NULL" : "there is no room for its fingerprint");
+    text[0] = 0;
+    ra_status status = s->describe ? s->describe(s, text, size) : RA_OK;
+    size_t used = strlen(text);
+    ra_tensor view = s->view;
+    if (!status && s->describe && !lies_as(&view, RA_BSHD))
+        snprintf(text + used, size - used, ", bhsd");
+    return status;
 }
 
 /* ---- Lines ------------------------------------------------------------------------------------------------------- */

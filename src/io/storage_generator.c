@@ -3,6 +3,8 @@
 #include "base/status.h"
 #include "io/backing.h"
 
+#include <stdio.h>
+
 /* Enough for the generator to run at full speed, and little enough to stay in the first-level cache. */
 enum { GENERATOR_STAGING = 1 << 14 };
 
@@ -12,6 +14,15 @@ static ra_status make_elements(const ra_storage *s, bool writing, int64_t first,
         return ra_fail(RA_ERROR_ARGUMENT, "storage: made-up data of seed %llu cannot be written",
                        (unsigned long long)s->made.seed);
     return ra_generate_as(s->made.distribution, s->made.seed, first, count, s->view.dtype, elements);
+}
+
+static ra_status describe_made(const ra_storage *s, char *text, size_t size)
+{
+    const ra_tensor *v = &s->view;
+    snprintf(text, size, "made up, %s, seed %llu, %s [%lld, %lld, %lld, %lld]",
+             s->made.distribution == RA_NORMAL ? "normal" : "uniform", (unsigned long long)s->made.seed,
+             ra_dtype_name(v->dtype), (long long)v->batch, (long long)v->seq, (long long)v->heads, (long long)v->dim);
+    return RA_OK;
 }
 
 ra_status ra_storage_generator(ra_distribution distribution, uint64_t seed, const ra_tensor *view, ra_storage **storage)
@@ -33,6 +44,7 @@ ra_status ra_storage_generator(ra_distribution distribution, uint64_t seed, cons
     if (status)
         return status;
     (*storage)->move = make_elements;
+    (*storage)->describe = describe_made;
     (*storage)->made.distribution = distribution;
     (*storage)->made.seed = seed;
     return RA_OK;

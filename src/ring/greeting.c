@@ -50,17 +50,43 @@ static uint64_t partition_hash(const ra_partition *partition)
     return hash;
 }
 
-static void say(ra_greeting *g, int *line, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* The lines on what a run is of. */
+enum fact {
+    VERSION,
+    RING_SIZE,
+    BATCH,
+    QUERY_LENGTH,
+    KEY_LENGTH,
+    HEADS,
+    KV_HEADS,
+    HEAD_DIM,
+    VALUE_DIM,
+    SCALE,
+    PATTERN,
+    STRATEGY,
+    ORDER,
+    QUERY_SPLIT,
+    KEY_SPLIT,
+    KERNEL,
+    KEY_DTYPE,
+    VALUE_DTYPE,
+    TRANSPORT,
+    LSE,
+    FACTS
+};
+_Static_assert((int)FACTS == (int)RA_GREETING_FACTS, "every fact has its line in a greeting");
 
-static void say(ra_greeting *g, int *line, const char *format, ...)
+static void say(ra_greeting *g, enum fact fact, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+static void say(ra_greeting *g, enum fact fact, const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(g->line[(*line)++], RA_GREETING_TEXT, format, arguments);
+    vsnprintf(g->line[fact], RA_GREETING_TEXT, format, arguments);
     va_end(arguments);
 }
 
-static void say_pattern(ra_greeting *g, int *line, const ra_pattern *pattern)
+static void say_pattern(ra_greeting *g, const ra_pattern *pattern)
 {
     char terms[RA_GREETING_TEXT] = "";
     for (int i = 0; i < pattern->count; i++) {
@@ -74,42 +100,63 @@ static void say_pattern(ra_greeting *g, int *line, const ra_pattern *pattern)
         else
             snprintf(terms + at, sizeof terms - at, "%s%s", i ? "+" : "", t->kind->name);
     }
-    say(g, line, "pattern: %.64s (%08llx)", terms, (unsigned long long)(pattern_hash(pattern) & 0xffffffff));
+    say(g, PATTERN, "pattern: %.64s (%08llx)", terms, (unsigned long long)(pattern_hash(pattern) & 0xffffffff));
 }
 
 void ra_greeting_fill(ra_greeting *g, const ra_ring_plan *ring, bool lse)
 {
     const ra_plan *p = ring->plan;
     const ra_ring_options *o = &ring->options;
-    int line = 0;
     memset(g, 0, sizeof *g);
-    say(g, &line, "version: %s", ra_version());
-    say(g, &line, "ring size: %d", o->ranks);
-    say(g, &line, "batch: %lld", (long long)p->batch);
-    say(g, &line, "query length: %lld", (long long)p->q_len);
-    say(g, &line, "key length: %lld", (long long)p->kv_len);
-    say(g, &line, "heads: %lld", (long long)p->heads);
-    say(g, &line, "key/value heads: %lld", (long long)p->kv_heads);
-    say(g, &line, "head dim: %d", p->head_dim);
-    say(g, &line, "value dim: %d", p->value_dim);
-    say(g, &line, "scale: %.17g", p->scale);
-    say_pattern(g, &line, &p->pattern);
-    say(g, &line, "strategy: %s", ra_strategy_name(o->strategy));
-    say(g, &line, "order: %s", ra_order_name(o->order));
-    say(g, &line, "split of the queries: %08llx", (unsigned long long)(partition_hash(&ring->queries) & 0xffffffff));
-    say(g, &line, "split of the keys: %08llx", (unsigned long long)(partition_hash(&ring->keys) & 0xffffffff));
-    say(g, &line, "kernel: %s", ra_kernel_name(p->kernel));
-    say(g, &line, "key dtype: %s", ra_dtype_name(o->k_dtype));
-    say(g, &line, "value dtype: %s", ra_dtype_name(o->v_dtype));
-    say(g, &line, "transport: %s", ra_transport_name(o->transport));
-    say(g, &line, "log-sum-exp: %s", lse ? "yes" : "no");
+    say(g, VERSION, "version: %s", ra_version());
+    say(g, RING_SIZE, "ring size: %d", o->ranks);
+    say(g, BATCH, "batch: %lld", (long long)p->batch);
+    say(g, QUERY_LENGTH, "query length: %lld", (long long)p->q_len);
+    say(g, KEY_LENGTH, "key length: %lld", (long long)p->kv_len);
+    say(g, HEADS, "heads: %lld", (long long)p->heads);
+    say(g, KV_HEADS, "key/value heads: %lld", (long long)p->kv_heads);
+    say(g, HEAD_DIM, "head dim: %d", p->head_dim);
+    say(g, VALUE_DIM, "value dim: %d", p->value_dim);
+    say(g, SCALE, "scale: %.17g", p->scale);
+    say_pattern(g, &p->pattern);
+    say(g, STRATEGY, "strategy: %s", ra_strategy_name(o->strategy));
+    say(g, ORDER, "order: %s", ra_order_name(o->order));
+    say(g, QUERY_SPLIT, "split of the queries: %08llx",
+        (unsigned long long)(partition_hash(&ring->queries) & 0xffffffff));
+    say(g, KEY_SPLIT, "split of the keys: %08llx", (unsigned long long)(partition_hash(&ring->keys) & 0xffffffff));
+    say(g, KERNEL, "kernel: %s", ra_kernel_name(p->kernel));
+    say(g, KEY_DTYPE, "key dtype: %s", ra_dtype_name(o->k_dtype));
+    say(g, VALUE_DTYPE, "value dtype: %s", ra_dtype_name(o->v_dtype));
+    say(g, TRANSPORT, "transport: %s", ra_transport_name(o->transport));
+    say(g, LSE, "log-sum-exp: %s", lse ? "yes" : "no");
+}
+
+ra_status ra_greeting_inputs(ra_greeting *g, const ra_storage *q, const ra_storage *k, const ra_storage *v)
+{
+    static const char *const NAMES[RA_GREETING_INPUTS] = {"query", "key", "value"};
+    const ra_storage *const inputs[RA_GREETING_INPUTS] = {q, k, v};
+    ra_status status = RA_OK;
+    for (int i = 0; i < RA_GREETING_INPUTS && !status; i++) {
+        char text[RA_GREETING_TEXT];
+        status = ra_storage_fingerprint(inputs[i], text, sizeof text);
+        if (!status && *text)
+            snprintf(g->line[RA_GREETING_FACTS + 1 + i], RA_GREETING_TEXT, "%s: %.*s", NAMES[i],
+                     (int)(RA_GREETING_TEXT - sizeof "query: "), text);
+    }
+    return status;
+}
+
+/* An empty line says nothing, and so contradicts nobody. */
+static bool contradict(const char *a, const char *b)
+{
+    return *a && *b && strncmp(a, b, RA_GREETING_TEXT) != 0;
 }
 
 ra_status ra_greeting_compare(const ra_greeting *all, int ranks, int mine)
 {
     for (int rank = 0; rank < ranks; rank++)
         for (int i = 0; i < RA_GREETING_LINES; i++)
-            if (strncmp(all[rank].line[i], all[mine].line[i], RA_GREETING_TEXT) != 0)
+            if (contradict(all[rank].line[i], all[mine].line[i]))
                 return ra_fail(RA_ERROR_ARGUMENT,
                                "rank %d differs from rank %d: it has \"%.*s\", and rank %d has \"%.*s\"", rank, mine,
                                RA_GREETING_TEXT, all[rank].line[i], mine, RA_GREETING_TEXT, all[mine].line[i]);

@@ -2,12 +2,19 @@
 #ifndef RA_RING_GREETING_H
 #define RA_RING_GREETING_H
 
+#include "io/storage.h"
 #include "ring/ring_plan.h"
 
-/* What the run is of; and one line on what it goes on from. */
-enum { RA_GREETING_FACTS = 20, RA_GREETING_LINES, RA_GREETING_TEXT = 96 };
+/* What the run is of; one line on what it goes on from; and what its inputs are. */
+enum {
+    RA_GREETING_FACTS = 20,
+    RA_GREETING_INPUTS = 3, /* query, key, value */
+    RA_GREETING_LINES = RA_GREETING_FACTS + 1 + RA_GREETING_INPUTS,
+    RA_GREETING_TEXT = 128
+};
 
-/* Lines "name: value"; and, where ranks share memory, where their keys and values are. */
+/* Lines "name: value", empty where a rank cannot say; and, where ranks share memory, where their keys and values are.
+ */
 typedef struct ra_greeting {
     char line[RA_GREETING_LINES][RA_GREETING_TEXT];
     ra_tensor k, v;
@@ -18,6 +25,9 @@ typedef struct ra_greeting {
 
 /* The facts. */
 void ra_greeting_fill(ra_greeting *greeting, const ra_ring_plan *ring, bool lse);
+
+/* What the inputs of a run are: for ranks that have each a storage of the whole tensors. */
+ra_status ra_greeting_inputs(ra_greeting *greeting, const ra_storage *q, const ra_storage *k, const ra_storage *v);
 
 /* RA_ERROR_ARGUMENT naming the first rank whose greeting differs from this rank's, and what differs. */
 ra_status ra_greeting_compare(const ra_greeting *all, int ranks, int mine);

@@ -50,7 +50,10 @@ ra_status ra_rank_greet(ra_rank *e)
     ra_gate_open(e);
     e->link.what = "the greeting";
     e->link.hop = -1;
-    ra_status status = ra_link_exchange(&e->link, RA_TAG_GREETING, all + ranks, all, sizeof *all);
+    const ra_tensors *t = e->tensors;
+    ra_status status = t->parts ? RA_OK : ra_greeting_inputs(all + ranks, t->q, t->k, t->v);
+    if (!status)
+        status = ra_link_exchange(&e->link, RA_TAG_GREETING, all + ranks, all, sizeof *all);
     if (!status)
         status = ra_greeting_compare(all, ranks, e->rank);
     if (!status)

@@ -37,3 +37,28 @@ differ() {
 }
 differ 'pattern: documents of 2' --pattern documents:100,200 : --pattern documents:200,100
 differ 'kernel: generic' : --kernel generic
+
+# other_input NAME WORDS FILE...: rank 2 reads another file, or makes up something else, as its NAME.
+other_input() {
+    local name=$1 words=$2 own=$3 input options=() others=()
+    for input in query key value; do
+        options+=(--$input "${4:-${input:0:1}.npy}")
+        if [[ $input == "$name" ]]; then others+=(--$input "$own"); else others+=(--$input "${4:-${input:0:1}.npy}"); fi
+    done
+    local outputs=(--output o.npy --lse l.npy --transport mpi "${@:5}")
+    "${mpirun[@]}" -n 2 "$binary" attend "${options[@]}" "${outputs[@]}" : \
+        -n 1 "$binary" attend "${others[@]}" "${outputs[@]}" >out 2>err
+    refused $? "$words"
+    grep -qE 'rank 2( |:)' err || fail "rank 2 is not named"
+    (($(grep -c '^ringattn' err) == 1)) || fail "said more than once"
+}
+"$binary" generate --shape 300,2,16 --seed 9 --output other.npy
+cp -p v.npy copy.npy # the same bytes and times in another file are the same input
+other_input query '"query: ' other.npy
+other_input key '"key: ' other.npy
+other_input value '"value: ' other.npy
+other_input value '"value: made up, normal, seed 8' gen:8 gen:7 --shape 300,2,16
+touch -r v.npy other.npy # the content alone
+other_input value '"value: ' other.npy
+"${mpirun[@]}" -n 1 "$binary" "${job[@]}" : -n 1 "$binary" attend --query q.npy --key k.npy --value copy.npy \
+    "${files[@]:6}" --transport mpi >out 2>err || fail "a copy is refused: exit $?"
