@@ -71,6 +71,14 @@ static int asked_to_stop(void *user)
     return interrupted();
 }
 
+/* Not held, as what ends a run is: the run goes on. */
+static void tell_unsaved(void *user, const char *message)
+{
+    const ring_run *run = user;
+    fprintf(stderr, "ringattn attend: not saved: %s: the run goes on, and the next save is tried after %g s\n", message,
+            run->save_every);
+}
+
 int ring_run_save(ring_run *run, const char *path, double every, const fingerprints *prints)
 {
     const char *inputs[FINGERPRINT_INPUTS];
@@ -82,11 +90,11 @@ int ring_run_save(ring_run *run, const char *path, double every, const fingerpri
     options.inputs = inputs;
     options.input_count = FINGERPRINT_INPUTS;
     options.stop = asked_to_stop;
+    options.failed = tell_unsaved;
+    options.failed_user = run;
+    run->save_every = every;
     options.rank = job_rank();
-    ra_status status = ra_checkpoint_open(&options, run->plan, &run->checkpoint);
-    if (status == RA_ERROR_FORMAT || status == RA_ERROR_FILE)
-        return report(EXIT_WORK, "%s", ra_last_message());
-    if (status)
+    if (ra_checkpoint_open(&options, run->plan, &run->checkpoint))
         return report_refusal();
     if (ra_checkpoint_found(run->checkpoint) && job_rank() == 0)
         fprintf(stderr, "ringattn attend: goes on from %s\n", path);

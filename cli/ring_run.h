@@ -18,6 +18,7 @@ typedef struct ring_run {
     ra_ring_plan *quiet_plan; /* and one for the ranks that do not: threads of this process */
     progress bar;
     ra_checkpoint *checkpoint; /* NULL: the run is not saved */
+    double save_every;         /* seconds */
     ra_rank_stats *stats;      /* [ranks] after a run */
     double seconds;            /* of the attention: of all ranks one after the other, or of the slowest */
 } ring_run;

@@ -424,6 +424,8 @@ ra_status ra_ring_run_saved(const ra_ring_plan *ring, ra_comm *comm, ra_storage 
                                            ra_storage_view(output), lse ? ra_storage_view(lse) : NULL};
     status = check_tensors(ring, 0, false, views);
     ra_tensors tensors = {q, k, v, output, lse, false, lse != NULL, checkpoint};
+    if (checkpoint)
+        ra_checkpoint_attach(checkpoint, ring, &tensors);
     return status ? status : execute(ring, comm, &tensors, stats);
 }
 

@@ -657,8 +657,9 @@ RA_API ra_status ra_ring_forward(const ra_ring_plan *plan, ra_comm *comm, const 
                                  ra_rank_stats *stats);
 
 /*
- * The same from and to storages of the whole tensors, whatever the communicator: a rank touches its own rows only. Ranks
- * whose inputs are different files, or are made up differently, are refused before the first hop: RA_ERROR_ARGUMENT.
+ * The same from and to storages of the whole tensors, whatever the communicator: a rank touches its own rows only.
+ * Ranks whose inputs are different files, or are made up differently, are refused before the first hop:
+ * RA_ERROR_ARGUMENT.
  */
 RA_API ra_status ra_ring_run(const ra_ring_plan *plan, ra_comm *comm, ra_storage *q, ra_storage *k, ra_storage *v,
                              ra_storage *output, ra_storage *lse, ra_rank_stats *stats);
@@ -687,17 +688,23 @@ typedef struct ra_checkpoint_options {
     int (*stop)(void *user);
     void *stop_user;
     int rank; /* of a plan for processes (mpi): which of them opens it. The virtual ranks of one process ignore it */
+    /*
+     * NULL, or told of a save that has failed in mid-run, with the cause. The run goes on, the last checkpoint stays,
+     * and saving is tried again after the next `every` seconds. A run that is to stop and cannot be saved fails.
+     */
+    void (*failed)(void *user, const char *message);
+    void *failed_user;
 } ra_checkpoint_options;
 
 #define RA_CHECKPOINT_OPTIONS_INIT                                                                                     \
     {                                                                                                                  \
-        sizeof(ra_checkpoint_options), NULL, 60, NULL, 0, NULL, NULL, 0                                                \
+        sizeof(ra_checkpoint_options), NULL, 60, NULL, 0, NULL, NULL, 0, NULL, NULL                                    \
     }
 
 /*
  * For one run of a plan. If there is a checkpoint at the path, the run will go on from there; one of another run, a
- * damaged one, or one of processes that lacks the file of this rank is refused with the difference. Nothing is written
- * yet. On success it is the caller's, to be freed.
+ * damaged one, or one of processes that lacks the file of this rank is refused with the difference, and so is a path
+ * that cannot be written. Nothing is written yet. On success it is the caller's, to be freed.
  */
 RA_API ra_status ra_checkpoint_open(const ra_checkpoint_options *options, const ra_ring_plan *plan,
                                     ra_checkpoint **checkpoint);

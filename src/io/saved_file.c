@@ -28,8 +28,7 @@ uint64_t ra_saved_hash(uint64_t hash, const void *data, int64_t bytes)
 
 static ra_status fail(const ra_saved_file *f, const char *doing, int reason)
 {
-    return ra_fail(RA_ERROR_FILE, "%s: cannot %s: %s", f->path, doing,
-                   reason ? strerror(reason) : "the file ends early");
+    return ra_fail(RA_ERROR_FILE, "%s: cannot %s: %s", f->path, doing, strerror(reason));
 }
 
 static size_t piece(const ra_saved_file *f, int64_t bytes)
@@ -57,6 +56,25 @@ ra_status ra_saved_begin(ra_saved_file *f, const char *path)
         return ra_fail(RA_ERROR_MEMORY, "%s: out of memory: its temporary name", path);
     f->fd = open(f->name, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666);
     return f->fd < 0 ? fail(f, "create", errno) : RA_OK;
+}
+
+ra_status ra_saved_probe(const char *path)
+{
+    ra_saved_file f = {.fd = -1, .path = path, .name = temporary_name(path)};
+    if (!f.name)
+        return ra_fail(RA_ERROR_MEMORY, "%s: out of memory: its temporary name", path);
+    const int flags = O_WRONLY | O_NOFOLLOW | O_CLOEXEC;
+    f.fd = open(f.name, flags | O_CREAT | O_EXCL, 0666);
+    bool made = f.fd >= 0;
+    if (!made && errno == EEXIST) /* left by a process that was killed while it saved */
+        f.fd = open(f.name, flags);
+    ra_status status = f.fd < 0 ? fail(&f, "create", errno) : RA_OK;
+    if (f.fd >= 0)
+        close(f.fd);
+    if (made)
+        unlink(f.name);
+    free(f.name);
+    return status;
 }
 
 static ra_status write_all(ra_saved_file *f, const void *data, int64_t bytes)
@@ -124,8 +142,10 @@ static ra_status read_all(ra_saved_file *f, void *data, int64_t bytes)
         ssize_t got = pread(f->fd, at, piece(f, bytes), f->at);
         if (got < 0 && errno == EINTR)
             continue;
-        if (got <= 0)
-            return fail(f, "read", got < 0 ? errno : 0);
+        if (got < 0)
+            return fail(f, "read", errno);
+        if (got == 0)
+            return ra_fail(RA_ERROR_FORMAT, "%s: is damaged: it ends at byte %lld", f->path, (long long)f->at);
         at += got;
         f->at += got;
         bytes -= got;

@@ -93,6 +93,7 @@ static ra_status read_point(ra_checkpoint *c, bool *found)
     c->done = status || c->rank >= 0 ? 0 : c->point.rank;
     if (!status)
         status = ra_saved_read(f, c->finished, c->done * (int64_t)sizeof *c->finished);
+    c->flushed = c->done;
     c->continues = !status;
     return status;
 }
@@ -111,6 +112,15 @@ static ra_status look_back(ra_checkpoint *c)
     return status;
 }
 
+/* What could not be saved is found out before the run, not after its first hour. */
+static ra_status probe(const ra_checkpoint *c)
+{
+    ra_status status = ra_saved_probe(c->own_path);
+    if (!status && c->rank == 0)
+        status = ra_saved_probe(c->path);
+    return status || c->rank >= 0 ? status : ra_checkpoint_probe_rows(c);
+}
+
 static ra_status fill(ra_checkpoint *c, const ra_ring_plan *ring, const ra_checkpoint_options *o)
 {
     const ra_plan *p = ring->plan;
@@ -119,6 +129,9 @@ static ra_status fill(ra_checkpoint *c, const ra_ring_plan *ring, const ra_check
     c->saved = ra_seconds();
     c->stop = o->stop;
     c->stop_user = o->stop_user;
+    c->failed = o->failed;
+    c->failed_user = o->failed_user;
+    c->missing = -1;
     c->rows_file = c->file.fd = -1;
     c->rank = ring->options.transport == RA_TRANSPORT_SIM ? -1 : o->rank;
     c->ranks = ring->options.ranks;
@@ -136,7 +149,9 @@ static ra_status fill(ra_checkpoint *c, const ra_ring_plan *ring, const ra_check
     if (!c->path || !c->own_path || !c->rows_path || !c->finished)
         return ra_fail(RA_ERROR_MEMORY, "out of memory: a checkpoint of %lld ranks", (long long)c->ranks);
     ra_status status = describe(c, ring, o);
-    return status ? status : look_back(c);
+    if (!status)
+        status = look_back(c);
+    return status ? status : probe(c);
 }
 
 static ra_status check(const ra_checkpoint_options *o, const ra_ring_options *ring)
@@ -272,4 +287,13 @@ ra_status ra_checkpoint_save(ra_checkpoint *c, const ra_point *point, const void
     ra_saved_close(&f);
     c->saved = ra_seconds();
     return status;
+}
+
+bool ra_checkpoint_try(ra_checkpoint *c, const ra_point *point, const void *states)
+{
+    ra_status status = ra_checkpoint_save(c, point, states);
+    c->saved = ra_seconds(); /* the next try comes when the next save would */
+    if (status && c->failed)
+        c->failed(c->failed_user, ra_last_message());
+    return !status;
 }

@@ -39,20 +39,29 @@ ra_status ra_checkpoint_restore_states(ra_checkpoint *checkpoint, void *states, 
 int ra_checkpoint_stops(void *checkpoint);
 bool ra_checkpoint_due(ra_checkpoint *checkpoint, bool *stop);
 
-/* Save; states may be NULL where point->state_bytes is 0. */
+/* Save; states may be NULL where point->state_bytes is 0. After a failure the last checkpoint is still there. */
 ra_status ra_checkpoint_save(ra_checkpoint *checkpoint, const ra_point *point, const void *states);
+
+/* The same where the run goes on whether it was saved or not: a failure is told (ra_checkpoint_options.failed). */
+bool ra_checkpoint_try(ra_checkpoint *checkpoint, const ra_point *point, const void *states);
 
 /* Called now and then while states are saved and restored: a disk may be slow. */
 void ra_checkpoint_between(ra_checkpoint *checkpoint, void (*between)(void *user), void *user);
 
 /* ---- checkpoint_rows.c: results of virtual ranks ----------------------------------------------------------------- */
 
+/* Before a run: where its results are. Both must outlive it. */
+void ra_checkpoint_attach(ra_checkpoint *checkpoint, const ra_ring_plan *ring, const ra_tensors *tensors);
+
 /* The results of finished ranks into storage. */
 ra_status ra_checkpoint_restore_rows(ra_checkpoint *checkpoint, const ra_ring_plan *ring, const ra_tensors *tensors);
 
-/* Results of the current rank: views [batch, rows, heads, dim] and [batch, heads, rows] of rows from `first` on. */
-ra_status ra_checkpoint_rows(ra_checkpoint *checkpoint, int rank, int64_t first, const ra_tensor *output,
-                             const ra_tensor *lse);
+/*
+ * Results of the current rank: views [batch, rows, heads, dim] and [batch, heads, rows] of rows from `first` on, which
+ * are in storage already. What cannot be written now is read from there, and written, when the run is next saved.
+ */
+void ra_checkpoint_rows(ra_checkpoint *checkpoint, int rank, int64_t first, const ra_tensor *output,
+                        const ra_tensor *lse);
 
 /* All results of a rank have been given. */
 void ra_checkpoint_rank_done(ra_checkpoint *checkpoint, int rank, const ra_rank_stats *stats);

@@ -20,6 +20,8 @@ struct ra_checkpoint {
     double every, saved; /* seconds; when */
     int (*stop)(void *user);
     void *stop_user;
+    void (*failed)(void *user, const char *message);
+    void *failed_user;
     void (*between)(void *user); /* NULL: nobody waits */
     void *between_user;
 
@@ -35,7 +37,11 @@ struct ra_checkpoint {
     ra_finished *finished; /* [ranks] */
     int rows_file;         /* -1: not yet */
     int64_t batch, q_len, heads, row_bytes, lse_at;
-    bool rows_changed; /* since they were flushed */
+    bool rows_changed;        /* since they were flushed */
+    int64_t flushed;          /* ranks whose rows are on the disk */
+    int64_t missing;          /* the first rank some of whose rows are not in the file; -1: none */
+    const ra_ring_plan *ring; /* of the run, */
+    const ra_tensors *tensors;
 
     bool continues;
     ra_point point;
@@ -49,8 +55,11 @@ char *ra_checkpoint_name(const char *path, const char *end);
 ra_status ra_checkpoint_write_lines(const ra_checkpoint *c, ra_saved_file *f, int lines);
 ra_status ra_checkpoint_compare_lines(const ra_checkpoint *c, ra_saved_file *f, int lines);
 
-/* checkpoint_rows.c: what is there of the results is on the disk. */
+/* checkpoint_rows.c: the results of all ranks that are finished are in the file, and on the disk. */
 ra_status ra_checkpoint_flush_rows(ra_checkpoint *c);
+
+/* RA_ERROR_FILE if the file of rows is there and cannot be written. */
+ra_status ra_checkpoint_probe_rows(const ra_checkpoint *c);
 
 /* checkpoint_set.c: find the set and this rank's place in it; *found false: there is none, and one will be begun. */
 ra_status ra_checkpoint_read_set(ra_checkpoint *c, bool *found);

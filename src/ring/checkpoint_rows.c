@@ -12,17 +12,28 @@ enum { BUFFER_BYTES = 1 << 20 };
 
 static ra_status fail_rows(const ra_checkpoint *c, const char *doing, int reason)
 {
-    return ra_fail(RA_ERROR_FILE, "%s: cannot %s: %s", c->rows_path, doing,
-                   reason ? strerror(reason) : "the file ends early");
+    return ra_fail(RA_ERROR_FILE, "%s: cannot %s: %s", c->rows_path, doing, strerror(reason));
 }
 
-static ra_status open_rows(ra_checkpoint *c)
+static ra_status open_rows(ra_checkpoint *c, bool writing)
 {
     if (c->rows_file >= 0)
         return RA_OK;
     /* What an older run has left of its rows would be taken for this one's only where they are finished: never. */
-    c->rows_file = open(c->rows_path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
+    c->rows_file = open(c->rows_path, O_RDWR | (writing ? O_CREAT : 0) | O_NOFOLLOW | O_CLOEXEC, 0666);
+    if (c->rows_file < 0 && errno == ENOENT && !writing)
+        return ra_fail(RA_ERROR_FORMAT, "%s: is missing: %s says that %lld ranks are finished", c->rows_path, c->path,
+                       (long long)c->done);
     return c->rows_file < 0 ? fail_rows(c, "open", errno) : RA_OK;
+}
+
+ra_status ra_checkpoint_probe_rows(const ra_checkpoint *c)
+{
+    int fd = open(c->rows_path, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0)
+        return errno == ENOENT ? RA_OK : fail_rows(c, "open", errno);
+    close(fd);
+    return RA_OK;
 }
 
 /* Bytes of the rows file, either way. */
@@ -33,8 +44,10 @@ static ra_status move(ra_checkpoint *c, bool writing, int64_t at, void *data, in
             writing ? pwrite(c->rows_file, here, (size_t)bytes, at) : pread(c->rows_file, here, (size_t)bytes, at);
         if (moved < 0 && errno == EINTR)
             continue;
+        if (moved == 0 && !writing)
+            return ra_fail(RA_ERROR_FORMAT, "%s: is damaged: it ends at byte %lld", c->rows_path, (long long)at);
         if (moved <= 0)
-            return fail_rows(c, writing ? "write" : "read", moved < 0 ? errno : writing ? ENOSPC : 0);
+            return fail_rows(c, writing ? "write" : "read", moved < 0 ? errno : ENOSPC);
         here += moved;
         at += moved;
         bytes -= moved;
@@ -57,7 +70,7 @@ static ra_status move_rows(ra_checkpoint *c, bool writing, int64_t first, const 
 {
     enum { LSE_BYTES = sizeof(float) };
     int64_t rows = output->seq, lse_places = c->batch * c->q_len; /* behind those of the outputs */
-    ra_status status = open_rows(c);
+    ra_status status = open_rows(c, writing);
     for (int64_t batch = 0; batch < c->batch && !status; batch++) {
         int64_t place = batch * c->q_len + first;
         char *data = (char *)output->data + batch * rows * c->row_bytes;
@@ -73,10 +86,17 @@ static ra_status move_rows(ra_checkpoint *c, bool writing, int64_t first, const 
     return status;
 }
 
-ra_status ra_checkpoint_rows(ra_checkpoint *c, int rank, int64_t first, const ra_tensor *output, const ra_tensor *lse)
+void ra_checkpoint_attach(ra_checkpoint *c, const ra_ring_plan *ring, const ra_tensors *tensors)
+{
+    c->ring = ring;
+    c->tensors = tensors;
+}
+
+void ra_checkpoint_rows(ra_checkpoint *c, int rank, int64_t first, const ra_tensor *output, const ra_tensor *lse)
 {
     c->rows_changed = true;
-    return move_rows(c, true, first, output, lse, &c->finished[rank].sum);
+    if (c->missing < 0 && move_rows(c, true, first, output, lse, &c->finished[rank].sum))
+        c->missing = rank;
 }
 
 void ra_checkpoint_rank_done(ra_checkpoint *c, int rank, const ra_rank_stats *stats)
@@ -85,57 +105,118 @@ void ra_checkpoint_rank_done(ra_checkpoint *c, int rank, const ra_rank_stats *st
     c->done = rank + 1;
 }
 
-/* Rows first <= i < end of the file into storage. */
-static ra_status restore_range(ra_checkpoint *c, const ra_plan *p, const ra_tensors *t, int64_t first, int64_t end,
-                               char *buffer, uint64_t *sum)
+/* ---- Between the file and storage -------------------------------------------------------------------------------- */
+
+/* Rows of one batch of both results, to storage or from it. */
+static ra_status move_storage(const ra_tensors *t, bool to_storage, int64_t batch, int64_t at, const ra_tensor *output,
+                              const ra_tensor *lse)
+{
+    ra_status status = to_storage ? ra_storage_write(t->output, batch, at, output->seq, output)
+                                  : ra_storage_read(t->output, batch, at, output->seq, 0, output);
+    if (status || !t->lse)
+        return status;
+    return to_storage ? ra_storage_write(t->lse, batch, at, lse->seq, lse)
+                      : ra_storage_read(t->lse, batch, at, lse->seq, 0, lse);
+}
+
+/* The same of all batches, which lie one after the other in memory. */
+static ra_status move_batches(const ra_checkpoint *c, const ra_tensors *t, bool to_storage, int64_t at,
+                              const ra_tensor *output, const ra_tensor *lse)
+{
+    int64_t rows = output->seq;
+    ra_status status = RA_OK;
+    for (int64_t batch = 0; batch < c->batch && !status; batch++) {
+        ra_tensor part = *output, lse_part = *lse;
+        part.data = (char *)output->data + batch * rows * c->row_bytes;
+        lse_part.data = (char *)lse->data + batch * rows * c->heads * (int64_t)sizeof(float);
+        part.batch = lse_part.batch = 1;
+        status = move_storage(t, to_storage, batch, at, &part, &lse_part);
+    }
+    return status;
+}
+
+static int64_t bytes_of_rows(const ra_checkpoint *c, int64_t rows)
+{
+    return rows * c->batch * (c->row_bytes + c->heads * (int64_t)sizeof(float));
+}
+
+/* Rows first <= i < end between the file and storage. */
+static ra_status copy_range(ra_checkpoint *c, const ra_plan *p, const ra_tensors *t, bool to_storage, ra_range range,
+                            char *buffer, uint64_t *sum)
 {
     ra_dtype dtype = ra_storage_view(t->output)->dtype;
-    int64_t each = c->batch * (c->row_bytes + c->heads * (int64_t)sizeof(float));
-    int64_t most = ra_max(1, BUFFER_BYTES / each);
+    int64_t most = ra_max(1, BUFFER_BYTES / bytes_of_rows(c, 1));
     ra_status status = RA_OK;
-    for (int64_t at = first, rows; at < end && !status; at += rows) {
-        rows = ra_min(most, end - at);
+    for (int64_t at = range.first, rows; at < range.end && !status; at += rows) {
+        rows = ra_min(most, range.end - at);
         ra_tensor output = ra_tensor_dense(buffer, dtype, RA_BSHD, p->batch, rows, p->heads, p->value_dim);
         ra_tensor lse =
             ra_tensor_dense(buffer + c->batch * rows * c->row_bytes, RA_F32, RA_BHSD, p->batch, rows, p->heads, 1);
-        status = move_rows(c, false, at, &output, t->lse ? &lse : NULL, sum);
-        for (int64_t batch = 0; batch < p->batch && !status; batch++) {
-            ra_tensor part = output, lse_part = lse;
-            part.data = (char *)output.data + batch * rows * c->row_bytes;
-            lse_part.data = (char *)lse.data + batch * rows * c->heads * (int64_t)sizeof(float);
-            part.batch = lse_part.batch = 1;
-            status = ra_storage_write(t->output, batch, at, rows, &part);
-            if (!status && t->lse)
-                status = ra_storage_write(t->lse, batch, at, rows, &lse_part);
-        }
+        if (!to_storage)
+            status = move_batches(c, t, false, at, &output, &lse);
+        if (!status)
+            status = move_rows(c, !to_storage, at, &output, t->lse ? &lse : NULL, sum);
+        if (!status && to_storage)
+            status = move_batches(c, t, true, at, &output, &lse);
     }
+    return status;
+}
+
+/* All rows of a rank, and their sum. */
+static ra_status copy_rank(ra_checkpoint *c, const ra_ring_plan *ring, const ra_tensors *t, bool to_storage, int rank,
+                           uint64_t *sum)
+{
+    char *buffer = malloc((size_t)ra_max(BUFFER_BYTES, bytes_of_rows(c, 1)));
+    ra_status status = buffer ? RA_OK : ra_fail(RA_ERROR_MEMORY, "out of memory: rows of a checkpoint");
+    ra_share queries = ra_partition_share(&ring->queries, rank);
+    *sum = 0;
+    for (int64_t i = 0; i < queries.ranges && !status; i++)
+        status = copy_range(c, ring->plan, t, to_storage, ra_share_range(&queries, i), buffer, sum);
+    free(buffer);
     return status;
 }
 
 ra_status ra_checkpoint_restore_rows(ra_checkpoint *c, const ra_ring_plan *ring, const ra_tensors *t)
 {
-    const ra_plan *p = ring->plan;
-    char *buffer = malloc((size_t)ra_max(BUFFER_BYTES, c->batch * (c->row_bytes + c->heads * (int64_t)sizeof(float))));
-    ra_status status = buffer ? RA_OK : ra_fail(RA_ERROR_MEMORY, "out of memory: rows of a checkpoint");
+    ra_status status = RA_OK;
     for (int rank = 0; rank < c->done && !status; rank++) {
-        ra_share queries = ra_partition_share(&ring->queries, rank);
-        uint64_t sum = 0;
-        for (int64_t i = 0; i < queries.ranges && !status; i++) {
-            ra_range range = ra_share_range(&queries, i);
-            status = restore_range(c, p, t, range.first, range.end, buffer, &sum);
-        }
+        uint64_t sum;
+        status = copy_rank(c, ring, t, true, rank, &sum);
         if (!status && sum != c->finished[rank].sum)
             status = ra_fail(RA_ERROR_FORMAT, "%s: is damaged: the rows of rank %d are not those that were saved",
                              c->rows_path, rank);
     }
-    free(buffer);
+    return status;
+}
+
+/* Rows that could not be written when their rank was finished, from where the run has put them. */
+static ra_status write_missing(ra_checkpoint *c)
+{
+    ra_status status = RA_OK;
+    while (c->missing >= 0 && c->missing < c->done && !status) {
+        status = copy_rank(c, c->ring, c->tensors, false, (int)c->missing, &c->finished[c->missing].sum);
+        c->missing += !status;
+    }
+    if (status == RA_ERROR_ARGUMENT)
+        return ra_fail(
+            RA_ERROR_FILE,
+            "%s: rows of rank %lld could not be written when they were there, and the output is kept nowhere",
+            c->rows_path, (long long)c->missing);
+    c->missing = c->missing == c->done ? -1 : c->missing;
     return status;
 }
 
 ra_status ra_checkpoint_flush_rows(ra_checkpoint *c)
 {
-    if (c->rows_changed && fdatasync(c->rows_file) != 0)
+    ra_status status = write_missing(c);
+    if (status || !c->rows_changed)
+        return status;
+    if (fdatasync(c->rows_file) != 0) {
+        /* The system may have dropped what it could not write, and will not say so again. */
+        c->missing = c->flushed < c->done ? c->flushed : -1;
         return fail_rows(c, "write", errno);
+    }
+    c->flushed = c->done;
     c->rows_changed = false;
     return RA_OK;
 }

@@ -30,8 +30,7 @@ static ra_status write_rows(void *user)
             status = ra_storage_write(e->tensors->lse, batch, w->at, part.seq, &lse_part);
     }
     if (!status && e->tensors->checkpoint && ra_rank_virtual(e))
-        status =
-            ra_checkpoint_rows(e->tensors->checkpoint, e->rank, w->at, &w->output, e->tensors->lse ? &w->lse : NULL);
+        ra_checkpoint_rows(e->tensors->checkpoint, e->rank, w->at, &w->output, e->tensors->lse ? &w->lse : NULL);
     e->flight.seconds_behind = ra_seconds() - start;
     return status;
 }

@@ -121,10 +121,10 @@ ra_status ra_rank_save(ra_rank *e, ra_status status)
         return RA_OK;
     if (e->at.changed) {
         const ra_point point = point_of(e);
-        status = ra_checkpoint_save(checkpoint, &point, e->held.states);
+        status = stop ? ra_checkpoint_save(checkpoint, &point, e->held.states) : RA_OK;
         if (status)
             return status;
-        e->at.changed = false;
+        e->at.changed = !stop && !ra_checkpoint_try(checkpoint, &point, e->held.states);
     }
     return stop
                ? ra_fail(RA_ERROR_CANCELLED, "stopped at rank %d, step %lld, and saved", e->rank, (long long)e->at.step)

@@ -136,8 +136,12 @@ static ra_status save_between(ra_checkpoint *checkpoint, const ra_rank *e)
         return RA_OK;
     const ra_point point = {
         .rank = e->rank + 1, .pairs_before = e->tally.pairs_before, .pairs_reported = e->tally.pairs_reported};
+    if (!stop) {
+        (void)ra_checkpoint_try(checkpoint, &point, NULL);
+        return RA_OK;
+    }
     ra_status status = ra_checkpoint_save(checkpoint, &point, NULL);
-    if (!status && stop)
+    if (!status)
         status = ra_fail(RA_ERROR_CANCELLED, "stopped after rank %d, and saved", e->rank);
     return status;
 }

@@ -120,11 +120,15 @@ if [[ -n ${RINGATTN_SLOW:-} ]]; then
     grep -qF 'it has "ring size: 3", this one "ring size: 2": remove state to begin anew' err || fail 'says not how many'
 fi
 mv state.1 kept
-no 1 'state.1: is missing: state is the checkpoint of 3 ranks'
+no 2 'state.1: is missing: state is the checkpoint of 3 ranks'
 cp kept state.1
 printf x | dd of=state.1 bs=1 seek=70000 conv=notrunc status=none
-no 1 'state.1: is damaged: its checksum is'
+no 2 'state.1: is damaged: its checksum is'
 mv kept state.1
+cp state kept
+printf x | dd of=state bs=1 seek=700 conv=notrunc status=none
+no 2 'state: is damaged: its checksum is'
+mv kept state
 touch -r k.npy kept
 touch -d '2001-02-03 04:05:06 UTC' k.npy
 no 2 'it has "key: '

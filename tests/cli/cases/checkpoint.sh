@@ -48,6 +48,26 @@ cp kept state
 ls -I state.rows
 rm -f state* kept
 
+# Stopped when a rank was finished; then its rows are damaged, cut and lost.
+"$binary" attend "${long[@]}" --output o.npy --checkpoint state --checkpoint-every 1000 2>/dev/null &
+for ((i = 0; i < 1000; i++)); do
+    if [[ -s state.rows ]]; then break; fi
+    sleep 0.01
+done
+sleep 0.2
+kill -TERM $!
+wait $!
+cp state.rows kept
+printf 'x' | dd of=state.rows bs=1 seek=3000 conv=notrunc status=none
+run attend "${long[@]}" --output o.npy --checkpoint state
+truncate -s 3000 state.rows
+run attend "${long[@]}" --output o.npy --checkpoint state
+rm state.rows
+run attend "${long[@]}" --output o.npy --checkpoint state | sed 's/that .* ranks/that N ranks/'
+cp kept state.rows
+ls
+rm -f state* kept
+
 # Inputs in files that have changed meanwhile.
 tensors 1,3000,2,16 1,3000,2,16 1,3000,2,16
 "$binary" attend "${qkv[@]}" --threads 1 --ring 3 --output o.npy "${saved[@]}" 2>/dev/null &

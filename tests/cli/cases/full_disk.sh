@@ -1,5 +1,5 @@
-# A disk that fills up while the work goes on: exit 1, the previous output stays, nothing else is left. On a small disk of
-# our own, in memory.
+# A disk that fills up while the work goes on: exit 1, the previous output stays, nothing else is left. A checkpoint that
+# cannot be saved does not end the run. On a small disk of our own, in memory.
 # shellcheck shell=bash disable=SC2154 # run.sh provides the functions and $binary
 mkdir disk
 small=(unshare --map-root-user --mount)
@@ -18,10 +18,34 @@ on_disk() {
         echo "exit $?"
         cat disk/o.npy
         echo
-        ls disk' bash "$binary" "$@" | sed -E '/^ringattn [a-z]+: +[0-9]+%, /d'
+        ls disk' bash "$binary" "$@" | sed -E '/^ringattn [a-z]+: +[0-9]+%, /d' | uniq
 }
 on_disk attend "${made[@]}" --output disk/o.npy
 on_disk attend "${made[@]}" --output disk/o.npy --ring 3
 on_disk attend "${made[@]}" --output disk/o.npy --ring 3 --transport threads
 on_disk attend "${made[@]}" --output o.npy --ring 3 --checkpoint disk/state --checkpoint-every 0
+
+# A run that was asked to stop and cannot be saved: that is an error, and the checkpoint of before is still there.
+long=(--query gen:1 --key gen:2 --value gen:3 --shape "1,40000,2,64" --threads 1 --ring 4)
+# shellcheck disable=SC2016 # for the shell inside
+"${small[@]}" bash -c '
+    mount -t tmpfs -o size=8m none disk
+    "$@" 2>/dev/null &
+    for ((i = 0; i < 1000; i++)); do
+        if [[ -e disk/state ]]; then break; fi
+        sleep 0.01
+    done
+    kill -9 $!
+    wait $!
+    rm -f disk/state.new disk/state.rows
+    sum=$(sha256sum disk/state)
+    head -c 8000000 /dev/zero >disk/filler 2>/dev/null
+    "$@" 2>../err &
+    sleep 0.5
+    kill -TERM $!
+    wait $!
+    echo "exit $?"
+    grep -v % ../err | uniq
+    [[ $(sha256sum disk/state) == "$sum" ]] || echo "state: changed"
+    ls disk' bash "$binary" attend "${long[@]}" --output o.npy --checkpoint disk/state --checkpoint-every 0 2>/dev/null
 ls

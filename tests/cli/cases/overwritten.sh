@@ -1,8 +1,8 @@
 # An input that is overwritten in place while the work goes on: noticed in the end, exit 1, and the old output stays.
 # shellcheck shell=bash disable=SC2154 # run.sh provides the functions and $qkv
-tensors 8000,2,64 8000,2,64 8000,2,64
+tensors 5000,2,64 5000,2,64 5000,2,64
 cp v.npy whole.npy
-quietly generate --shape 8000,2,64 --seed 9 --output other.npy
+quietly generate --shape 5000,2,64 --seed 9 --output other.npy
 echo previous | tee o.npy >l.npy
 
 # begun: waits until the output is there and ranks have compared their inputs.
