@@ -328,6 +328,7 @@ int cmd_bench(int argc, char **argv)
                       "expected one of the suites compare, kernel, memory, ring, sparse, tiles, extreme and all, or "
                       "--compare, found %s",
                       argc < 2 ? "nothing" : argv[1]);
+    interrupt_waits();
     bench_options bench = {.interrupted = interrupted, .mpi = job_mpi_name()};
     int code = parse(suite, argc - 1, argv + 1, &bench);
     if (code != ARGS_RUN)

@@ -1,6 +1,7 @@
 /* ringattn generate: made-up tensors of any size, written in blocks. */
 #include "commands.h"
 #include "gen_input.h"
+#include "interrupt.h"
 #include "progress.h"
 #include "report.h"
 
@@ -92,6 +93,7 @@ int cmd_generate(int argc, char **argv)
         ra_array_close(array);
         return report_refusal();
     }
+    int cleaned = tensor_file_cleans(job.output_path);
     size_t bytes = BLOCK_VALUES * ra_dtype_size((ra_dtype)job.dtype);
     void *block = malloc(bytes);
     if (!block) {
@@ -103,6 +105,7 @@ int cmd_generate(int argc, char **argv)
         code = status ? report_failure(status) : EXIT_OK;
     }
     free(block);
+    interrupt_forget(cleaned);
     ra_array_close(array);
     return code;
 }

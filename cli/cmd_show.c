@@ -5,6 +5,7 @@
 #include "pattern_args.h"
 #include "picture.h"
 #include "report.h"
+#include "tensor_file.h"
 
 #include <langinfo.h>
 #include <stdlib.h>
@@ -163,7 +164,7 @@ static int show_npy(const show_job *job)
                       (long long)job->heads, (long long)job->length, (long long)job->length, (long long)MOST_NPY_BYTES);
     if (ra_array_create(job->output_path, RA_U8, 3, shape, &array))
         return report_refusal();
-    int code;
+    int code, cleaned = tensor_file_cleans(job->output_path);
     uint8_t *counts = malloc((size_t)job->length);
     if (!counts) {
         code = report(EXIT_USAGE, "%s: out of memory: %lld bytes", job->output_path, (long long)job->length);
@@ -172,6 +173,7 @@ static int show_npy(const show_job *job)
         code = status ? report_failure(status) : EXIT_OK;
     }
     free(counts);
+    interrupt_forget(cleaned);
     ra_array_close(array);
     return code;
 }

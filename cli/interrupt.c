@@ -2,25 +2,157 @@
 
 #include "report.h"
 
+#include <limits.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
-
-static volatile sig_atomic_t caught;
-static const char *kept;
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
 
 static const int SIGNALS[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGALRM, SIGUSR1, SIGUSR2, SIGXCPU};
-enum { SIGNAL_COUNT = sizeof SIGNALS / sizeof *SIGNALS };
+enum { SIGNAL_COUNT = sizeof SIGNALS / sizeof *SIGNALS, MOST_FILES = 8, NAME_TEXT = 48 };
+
+static const long LOOK_NANOSECONDS = 500000000; /* for the work to look for a signal */
+static const time_t END_SECONDS = 5;            /* and to come to its end then */
+/* `timeout` and launchers send a signal to the process and to its group: the same request, twice. */
+static const double SAME_SECONDS = 0.1;
+
+static volatile sig_atomic_t caught, noticed, waits, silent;
+static double caught_at;
+static const char *volatile kept;
+static char signal_names[SIGNAL_COUNT][NAME_TEXT]; /* strsignal cannot be called where they are needed */
+static timer_t timer;
+static bool has_timer;
+
+/* ---- Files that were begun --------------------------------------------------------------------------------------- */
+
+static struct {
+    volatile sig_atomic_t used;
+    char name[PATH_MAX];
+    dev_t device;
+    ino_t inode;
+} files[MOST_FILES];
+
+int interrupt_cleans(const char *name)
+{
+    struct stat file;
+    if (lstat(name, &file) != 0 || strlen(name) >= PATH_MAX)
+        return 0;
+    for (int i = 0; i < MOST_FILES; i++)
+        if (!files[i].used) {
+            strcpy(files[i].name, name);
+            files[i].device = file.st_dev;
+            files[i].inode = file.st_ino;
+            files[i].used = 1;
+            return i + 1;
+        }
+    return 0;
+}
+
+void interrupt_forget(int number)
+{
+    if (number > 0)
+        files[number - 1].used = 0;
+}
+
+/* ---- In a signal handler: nothing that takes a lock ---------------------------------------------------------------
+ */
+
+static double now(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
+/* A name may lead to another run's file by now. */
+static void remove_files(void)
+{
+    for (int i = 0; i < MOST_FILES; i++) {
+        struct stat file;
+        if (files[i].used && lstat(files[i].name, &file) == 0 && file.st_dev == files[i].device &&
+            file.st_ino == files[i].inode)
+            unlink(files[i].name);
+    }
+}
+
+static void say(const char *text)
+{
+    ssize_t ignored = write(STDERR_FILENO, text, strlen(text));
+    (void)ignored;
+}
+
+static void say_stopped(int number)
+{
+    const char *verb = report_current_verb();
+    say("ringattn");
+    say(*verb ? " " : "");
+    say(verb);
+    say(": stopped (");
+    for (int i = 0; i < SIGNAL_COUNT; i++)
+        say(SIGNALS[i] == number ? signal_names[i] : "");
+    say(kept ? ") at once: what was saved before is in " : "): nothing was written");
+    say(kept ? kept : "");
+    say("\n");
+}
+
+static void end_at_once(int number)
+{
+    remove_files();
+    if (!silent)
+        say_stopped(number);
+    _exit(EXIT_STOPPED + number);
+}
+
+static void set_timer(time_t seconds, long nanoseconds)
+{
+    const struct itimerspec once = {.it_value = {seconds, nanoseconds}};
+    if (has_timer)
+        timer_settime(timer, 0, &once, NULL);
+}
 
 static void on_signal(int number)
 {
+    if (caught && now() - caught_at > SAME_SECONDS)
+        end_at_once(number);
+    if (caught)
+        return;
+    caught_at = now();
     caught = number;
+    set_timer(0, LOOK_NANOSECONDS);
+}
+
+static void on_timer(int number)
+{
+    static volatile sig_atomic_t ending;
+    (void)number;
+    if (kept || waits)
+        return;
+    if (!noticed || ending)
+        end_at_once((int)caught);
+    ending = 1;
+    set_timer(END_SECONDS, 0);
+}
+
+/* ---- Outside of it ----------------------------------------------------------------------------------------------- */
+
+static void install_timer(const sigset_t *all)
+{
+    struct sigaction action = {.sa_handler = on_timer, .sa_flags = SA_RESTART, .sa_mask = *all};
+    struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGRTMIN + 3};
+    has_timer = has_timer || (sigaction(event.sigev_signo, &action, NULL) == 0 &&
+                              timer_create(CLOCK_MONOTONIC, &event, &timer) == 0);
 }
 
 void interrupt_install(void)
 {
     struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    sigfillset(&action.sa_mask);
+    install_timer(&action.sa_mask);
     for (size_t i = 0; i < SIGNAL_COUNT; i++) {
         struct sigaction previous;
+        snprintf(signal_names[i], NAME_TEXT, "%s", strsignal(SIGNALS[i]));
         /* A signal that was ignored from outside (nohup) stays ignored. */
         if (sigaction(SIGNALS[i], NULL, &previous) == 0 && previous.sa_handler != SIG_IGN)
             sigaction(SIGNALS[i], &action, NULL);
@@ -42,6 +174,8 @@ void interrupt_release(void)
 
 bool interrupted(void)
 {
+    if (caught)
+        noticed = 1;
     return caught != 0;
 }
 
@@ -50,9 +184,20 @@ void interrupt_keeps(const char *path)
     kept = path;
 }
 
+void interrupt_waits(void)
+{
+    waits = 1;
+}
+
+void interrupt_is_silent(void)
+{
+    silent = 1;
+}
+
 int interrupt_exit(void)
 {
     int number = (int)caught;
+    noticed = 1;
     if (!number)
         return report(EXIT_STOPPED, "stopped, as another process was");
     if (kept)

@@ -1,6 +1,7 @@
 /* The processes of an mpirun. */
 #include "job.h"
 
+#include "interrupt.h"
 #include "progress.h"
 #include "report.h"
 
@@ -48,6 +49,8 @@ int job_begin(double timeout)
     job.timeout = timeout;
     MPI_Comm_rank(MPI_COMM_WORLD, &job.rank);
     MPI_Comm_size(MPI_COMM_WORLD, &job.size);
+    if (job.rank > 0)
+        interrupt_is_silent();
     if (ra_mpi_check_launcher())
         return job_end(report_refusal());
     if (provided < MPI_THREAD_FUNNELED)

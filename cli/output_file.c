@@ -1,5 +1,6 @@
 #include "output_file.h"
 
+#include "interrupt.h"
 #include "report.h"
 
 #include <errno.h>
@@ -113,7 +114,9 @@ int output_file_open(output_file *file, const char *path)
     file->temporary = temporary_name(path);
     if (!file->temporary)
         return report(EXIT_USAGE, "%s: out of memory", path);
-    return open_temporary(path, file->temporary, &file->stream);
+    int code = open_temporary(path, file->temporary, &file->stream);
+    file->cleaned = code ? 0 : interrupt_cleans(file->temporary);
+    return code;
 }
 
 int output_file_finish(output_file *file)
@@ -129,6 +132,8 @@ int output_file_commit(output_file *file)
         return report(EXIT_WORK, "%s: cannot create: %s was removed while it was written", file->path, file->temporary);
     if (file->temporary && rename(file->temporary, file->path) != 0)
         return report_errno(file->path, "create", EXIT_WORK);
+    interrupt_forget(file->cleaned);
+    file->cleaned = 0;
     free(file->temporary);
     file->temporary = NULL;
     return EXIT_OK;
@@ -137,6 +142,7 @@ int output_file_commit(output_file *file)
 void output_file_close(output_file *file)
 {
     /* Before the lock is given up: afterwards the name may be another run's. */
+    interrupt_forget(file->cleaned);
     if (file->stream && file->temporary && leads_to(file->temporary, fileno(file->stream)))
         unlink(file->temporary);
     if (file->stream && file->stream != stdout)

@@ -12,6 +12,7 @@ typedef struct output_file {
     const char *path; /* NULL: not open */
     char *temporary;  /* NULL: standard output, a device or a pipe, written directly */
     FILE *stream;
+    int cleaned; /* the temporary file's number for interrupt_forget */
 } output_file;
 
 /* Opens a stream to write to, standard output for "-": the place to find out that the path cannot be written. */

@@ -16,6 +16,11 @@ void report_verb(const char *verb)
     current_verb = verb;
 }
 
+const char *report_current_verb(void)
+{
+    return current_verb;
+}
+
 int report(int code, const char *format, ...)
 {
     char text[sizeof held];

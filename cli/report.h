@@ -13,6 +13,7 @@ enum {
 
 /* The verb that messages begin with; "" until a verb is known. */
 void report_verb(const char *verb);
+const char *report_current_verb(void);
 
 /* "ringattn VERB: message"; returns `code`, so that a caller can return what it reports. */
 int report(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -1,8 +1,10 @@
 #include "tensor_file.h"
 
 #include "interrupt.h"
+#include "output_file.h"
 #include "report.h"
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -96,9 +98,20 @@ static int make(array_maker maker, tensor_file *file, const char *path, tensor_a
     return status ? report_refusal() : EXIT_OK;
 }
 
+int tensor_file_cleans(const char *path)
+{
+    char part[PATH_MAX], *name = temporary_name(tensor_file_part(path, part, sizeof part));
+    int number = name ? interrupt_cleans(name) : 0;
+    free(name);
+    return number;
+}
+
 int tensor_file_create(tensor_file *file, const char *path, tensor_axes axes, const tensor_shape *shape)
 {
-    return make(ra_array_create, file, path, axes, shape);
+    int code = make(ra_array_create, file, path, axes, shape);
+    if (!code && file->array)
+        file->cleaned = tensor_file_cleans(path);
+    return code;
 }
 
 int tensor_file_join(tensor_file *file, const char *path, tensor_axes axes, const tensor_shape *shape)
@@ -210,6 +223,7 @@ int tensor_file_commit(tensor_file *file)
 
 void tensor_file_close(tensor_file *file)
 {
+    interrupt_forget(file->cleaned);
     ra_array_close(file->array);
     free(file->tensor.data);
     *file = (tensor_file){0};

@@ -19,6 +19,7 @@ typedef enum tensor_axes {
 typedef struct tensor_file {
     const char *path; /* NULL: there is no such file, and everything below does nothing */
     ra_array *array;
+    int cleaned;      /* the number of its temporary file for interrupt_forget */
     int dims;         /* 3 or 4, as in the file */
     ra_tensor tensor; /* data is NULL until tensor_files_allocate */
     struct {
@@ -45,6 +46,9 @@ int tensor_file_generate(tensor_file *file, const char *path, tensor_axes axes, 
 
 /* Whether this path of an output means that it is kept nowhere. */
 bool tensor_file_is_null(const char *path);
+
+/* An array that this process has created at this path: interrupt_cleans of what it is called until it is committed. */
+int tensor_file_cleans(const char *path);
 
 /* What a file is created with: `dims` 3 or 4, of which a fourth is the batch (AXES_BHS: 3). */
 typedef struct tensor_shape {
