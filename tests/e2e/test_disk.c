@@ -74,9 +74,17 @@ int __wrap_fsync(int fd)
     return happens("sync", name_of(fd)) ? -1 : __real_fsync(fd);
 }
 
+/* The first rows that cannot be brought to the disk are lost, as some systems lose them. */
 int __wrap_fdatasync(int fd)
 {
-    return happens("sync", name_of(fd)) ? -1 : __real_fdatasync(fd);
+    const char *file = name_of(fd);
+    bool first = !strstr(events, "sync a.state.rows; "), fails = happens("sync", file);
+    if (!fails)
+        return __real_fdatasync(fd);
+    if (first && strcmp(file, "a.state.rows") == 0)
+        assert_int_equal(ftruncate(fd, 0), 0);
+    errno = trouble.error;
+    return -1;
 }
 
 int __wrap_rename(const char *from, const char *to)

@@ -11,3 +11,12 @@ target_link_options(test_verify PRIVATE -Wl,--wrap=ra_forward)
 ringattn_add_test(test_interrupt SOURCES test_interrupt.c ${cli}/interrupt.c ${cli}/report.c LINK test_support)
 target_include_directories(test_interrupt PRIVATE ${PROJECT_SOURCE_DIR})
 set_tests_properties(test_interrupt PROPERTIES TIMEOUT 60)
+
+ringattn_add_test(test_output_file
+  SOURCES test_output_file.c ${cli}/interrupt.c ${cli}/output_file.c ${cli}/report.c LINK test_support)
+target_include_directories(test_output_file PRIVATE ${PROJECT_SOURCE_DIR})
+target_link_options(test_output_file PRIVATE -Wl,--wrap=fsync -Wl,--wrap=rename)
+
+ringattn_add_test(test_free_memory SOURCES test_free_memory.c ${cli}/free_memory.c LINK test_support)
+target_include_directories(test_free_memory PRIVATE ${PROJECT_SOURCE_DIR})
+target_link_options(test_free_memory PRIVATE -Wl,--wrap=fopen)
