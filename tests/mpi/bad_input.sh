@@ -42,8 +42,12 @@ differ 'kernel: generic' : --kernel generic
 other_input() {
     local name=$1 words=$2 own=$3 input options=() others=()
     for input in query key value; do
-        options+=(--$input "${4:-${input:0:1}.npy}")
-        if [[ $input == "$name" ]]; then others+=(--$input "$own"); else others+=(--$input "${4:-${input:0:1}.npy}"); fi
+        options+=("--$input" "${4:-${input:0:1}.npy}")
+        if [[ $input == "$name" ]]; then
+            others+=("--$input" "$own")
+        else
+            others+=("--$input" "${4:-${input:0:1}.npy}")
+        fi
     done
     local outputs=(--output o.npy --lse l.npy --transport mpi "${@:5}")
     "${mpirun[@]}" -n 2 "$binary" attend "${options[@]}" "${outputs[@]}" : \
