@@ -41,7 +41,7 @@ int interrupt_cleans(const char *name)
         return 0;
     for (int i = 0; i < MOST_FILES; i++)
         if (!files[i].used) {
-            strcpy(files[i].name, name);
+            snprintf(files[i].name, PATH_MAX, "%s", name);
             files[i].device = file.st_dev;
             files[i].inode = file.st_ino;
             files[i].used = 1;
