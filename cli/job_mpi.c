@@ -153,6 +153,7 @@ int job_end(int code)
     if (!job.begun)
         return code;
     job.begun = false;
+    interrupt_is_silent(); /* a launcher stops the others of a job that has failed, which has been said */
     /*
      * What fails before the run is agreed on, and all end by themselves. Later, others may be left waiting, for a rank
      * that does not listen any more. Most often all have failed and come here, their files closed and removed: that is

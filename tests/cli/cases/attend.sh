@@ -11,7 +11,8 @@ both() {
 tensors 2,37,4,16 2,53,2,16 2,53,2,24
 both
 both --pattern causal
-both --pattern window:5,0+documents:20,33 --scale -0.5
+# Scores twice as large as usual: the tolerance follows them, and is that of the row whose error comes closest to it.
+both --pattern window:5,0+documents:20,33 --scale -0.5 | sed 's/tolerance 2\.[0-9]*e-06/tolerance N/'
 tensors 37,4,16 53,4,16 53,4,16
 both --pattern causal
 tensors 2,4,37,16 2,2,53,16 2,2,53,24 --dtype float16
