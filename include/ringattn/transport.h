@@ -46,8 +46,8 @@ typedef struct ra_transport_state {
     int waiting_for;    /* of the ranks that those wait for, the one silent for longest; -1: none */
     double silent;      /* for so many seconds nothing has been heard of it */
     ra_notice notice;   /* the first notice that came in; kind RA_NOTICE_NONE: none */
-    int quietest;       /* of all others, waited for or not, the one not heard of for longest; -1: none, or not known */
-    double quiet;       /* for so many seconds */
+    int quietest; /* of those that show this rank life, waited for or not, the most silent; -1: none, or not known */
+    double quiet; /* for so many seconds */
 } ra_transport_state;
 
 typedef struct ra_transport {
@@ -66,9 +66,10 @@ typedef struct ra_transport {
     ra_status (*send)(void *state, int to, int tag, const ra_segment *segments, int64_t count);
 
     /*
-     * Move what can be moved, and show life to all others: called again and again while a rank computes and while it
-     * waits, some thousand times a second, and cheap when there is nothing to do. A message whose length differs from
-     * what its receiver expects is a failure.
+     * Move what can be moved, and show life: to those that wait for this rank and, so that each rank is watched at all
+     * times, to one or more others. Called again and again while a rank computes and while it waits, some thousand
+     * times a second, and cheap when there is nothing to do. A message whose length differs from what its receiver
+     * expects is a failure.
      */
     ra_status (*progress)(void *state, ra_transport_state *found);
 

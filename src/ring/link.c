@@ -81,15 +81,15 @@ static double witnessed(const ra_link *link, double time)
 }
 
 /*
- * During a hop every rank shows life, whether or not anything is awaited of it. Before and after, ranks may not have
- * come yet or may have left, and only those that are waited for count.
+ * Ranks that are waited for count at all times. During a hop each rank is also watched by those that its transport
+ * shows its life to, waited for or not. Before and after, ranks may not have come yet or may have left.
  */
 static ra_status judge_silence(const ra_link *link, const ra_transport_state *found)
 {
     char text[80];
-    bool all = link->hop >= 0 && found->quietest >= 0;
-    int rank = all ? found->quietest : found->waiting_for;
-    double silent = witnessed(link, all ? found->quiet : found->silent);
+    bool watched = link->hop >= 0 && found->quietest >= 0 && found->quiet > found->silent;
+    int rank = watched ? found->quietest : found->waiting_for;
+    double silent = witnessed(link, watched ? found->quiet : found->silent);
     if (rank < 0 || silent <= link->timeout)
         return RA_OK;
     return ra_fail(RA_ERROR_TIMEOUT, "rank %d: rank %d has been silent for %.1f s (timeout %g s): %s is given up",

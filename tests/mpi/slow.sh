@@ -25,3 +25,11 @@ ended_within 1000 || fail "exit $(cat code) after $took ms"
 echo "rank 1 at a quarter of its speed: $took ms"
 ((took > (2 * deadline + 1) * 1000)) || fail "took $took ms only: no longer than the deadline"
 quietly check "${qkv[@]}" --output o.npy
+
+# Steps are longer than the deadline, and a rank that is done early waits for the others at the end of the run, for longer than the deadline.
+deadline=1
+tensors 18K,2,64
+started=$(milliseconds)
+over 3 attend "${qkv[@]}" --output o.npy --pattern causal --order contiguous --stats s.json --transport mpi --threads 1 \
+    --kernel generic --timeout $deadline || fail "rank 0 waits at the end: exit $?"
+echo "rank 0 waits at the end: $(($(milliseconds) - started)) ms"

@@ -172,7 +172,7 @@ static ra_status start(mpi_rank *me, operation of, const ra_segment *segments, i
 
     contact *with = &me->contacts[of.peer];
     if (!with->unfinished++)
-        with->since = ra_mpi_seconds();
+        with->asked = 0;
     with->received += of.receives;
     with->sent += !of.receives;
     me->unfinished++;
@@ -221,7 +221,7 @@ static void finish(mpi_rank *me, piece *p)
 {
     contact *with = &me->contacts[p->of->peer];
     if (p->of->receives)
-        with->heard = ra_mpi_seconds();
+        ra_mpi_heard_of(with);
     if (!--p->of->pieces) {
         with->unfinished--;
         me->unfinished--;

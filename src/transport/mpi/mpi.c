@@ -65,7 +65,7 @@ static void find_left(mpi_rank *me)
             me->notice = me->contacts[rank].good_bye.notice;
 }
 
-/* Nothing can be heard of a rank before it was waited for: what it did until then was its own affair. */
+/* Nothing has to be heard of a rank before it was waited for and asked: what it did until then was its own affair. */
 static void find_silent(const mpi_rank *me, ra_transport_state *found)
 {
     double now = ra_mpi_seconds();
@@ -73,7 +73,7 @@ static void find_silent(const mpi_rank *me, ra_transport_state *found)
         const contact *with = &me->contacts[rank];
         if (!with->unfinished)
             continue;
-        double silent = rank == me->rank ? 0 : now - (with->heard > with->since ? with->heard : with->since);
+        double silent = with->asked > 0 ? now - with->asked : 0;
         if (found->waiting_for < 0 || silent > found->silent) {
             found->waiting_for = rank;
             found->silent = silent;
@@ -81,16 +81,15 @@ static void find_silent(const mpi_rank *me, ra_transport_state *found)
     }
 }
 
+/* The rank before this one shows life to it, waited for or not. */
 static void find_quiet(const mpi_rank *me, ra_transport_state *found)
 {
-    double now = ra_mpi_seconds();
-    for (int rank = 0; rank < me->ranks; rank++) {
-        double heard = me->contacts[rank].heard;
-        if (rank != me->rank && heard > 0 && (found->quietest < 0 || now - heard > found->quiet)) {
-            found->quietest = rank;
-            found->quiet = now - heard;
-        }
-    }
+    int before = (me->rank + me->ranks - 1) % me->ranks;
+    double heard = me->contacts[before].heard;
+    if (before == me->rank || heard <= 0)
+        return;
+    found->quietest = before;
+    found->quiet = ra_mpi_seconds() - heard;
 }
 
 static ra_status progress(void *state, ra_transport_state *found)
@@ -103,7 +102,8 @@ static ra_status progress(void *state, ra_transport_state *found)
         status = ra_mpi_show_life(me);
     if (status)
         return status;
-    find_left(me);
+    if (me->unfinished)
+        find_left(me);
     *found = (ra_transport_state){me->unfinished, -1, 0, me->notice, -1, 0};
     find_quiet(me, found);
     if (me->unfinished)

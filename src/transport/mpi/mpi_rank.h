@@ -20,16 +20,19 @@
 typedef struct word {
     ra_notice notice;
     /* With RA_NOTICE_LEFT: nothing was unfinished or wrong, and how many messages it has sent to and had from us. */
-    int32_t clean, unused;
+    int32_t clean;
+    int32_t asks; /* of a sign of life: its sender waits for us and wants one in return */
     int64_t sent, received;
 } word;
 
 /* One of each kind can be on its way to a rank. */
-enum { LIFE, NOTICE, LEFT, WORDS };
+enum { LIFE, QUESTION, NOTICE, LEFT, WORDS };
 
 typedef struct contact {
     int64_t unfinished;
-    double since, heard;    /* since when it is waited for; when it was last heard of */
+    double heard;           /* when it was last heard of */
+    double asked;           /* when it was asked for the sign of life that has not come; 0: none is missing */
+    bool owed;              /* it has asked us, and has no answer yet */
     int64_t sent, received; /* messages started */
     bool left;
     word good_bye; /* once it has left */
@@ -55,6 +58,8 @@ typedef struct mpi_rank {
     int64_t piece_bytes;
     contact *contacts; /* one for each rank */
     double last_life;
+    int looked_at; /* so many ranks before this one: the rank that was last looked at for a question */
+    int owed;      /* ranks that have asked and have no answer yet */
     ra_notice notice;
 
     word heard; /* where the open receive of `control` writes */
@@ -104,6 +109,9 @@ ra_status ra_mpi_open_hearing(mpi_rank *me);
 
 /* Take in what others have said since. */
 ra_status ra_mpi_hear(mpi_rank *me);
+void ra_mpi_heard_of(contact *with);
+
+/* Signs of life: to the next rank, to those that have asked for one, and a question to one that is waited for. */
 ra_status ra_mpi_show_life(mpi_rank *me);
 void ra_mpi_notify(void *state, const ra_notice *notice);
 void ra_mpi_say_good_bye(mpi_rank *me);

@@ -1,4 +1,16 @@
-/* On a communicator of its own each rank keeps one receive open for what is said out of turn. */
+/*
+ * On a communicator of its own each rank keeps one receive open for what is said out of turn.
+ *
+ * Signs of life, for R ranks. Each rank polls, and every LIFE_SECONDS it
+ *
+ *     shows life to the next rank, which so knows within a moment that the rank before it is there;
+ *     looks at one other rank: the one before it, then the one before that, and so on round the ring. If it waits for
+ *     that rank, it asks it for a sign of life, which is given at the next poll.
+ *
+ * So a rank sends one sign and at most one question in that time, whatever R is; and because ranks look at different
+ * ranks at a time, one that all others wait for is asked about once in that time. A rank that falls silent is noticed
+ * by the next one, which tells all; a rank that is waited for, by those that wait, after R - 1 looks at the latest.
+ */
 #include "mpi_rank.h"
 
 #include <stdio.h>
@@ -13,10 +25,20 @@ ra_status ra_mpi_open_hearing(mpi_rank *me)
         MPI_Irecv(&me->heard, (int)sizeof me->heard, MPI_BYTE, MPI_ANY_SOURCE, CONTROL_TAG, me->control, &me->hearing));
 }
 
+void ra_mpi_heard_of(contact *with)
+{
+    with->heard = ra_mpi_seconds();
+    with->asked = 0;
+}
+
 static void understand(mpi_rank *me, int from)
 {
     contact *with = &me->contacts[from];
-    with->heard = ra_mpi_seconds();
+    ra_mpi_heard_of(with);
+    if (me->heard.asks && !with->owed) {
+        with->owed = true;
+        me->owed++;
+    }
     if (me->heard.notice.kind == RA_NOTICE_LEFT) {
         with->left = true;
         with->good_bye = me->heard;
@@ -52,24 +74,52 @@ static bool is_said(contact *with, int which)
 }
 
 /* Signs of life are synchronous: a rank that does not listen is owed one, and not thousands that it would keep. */
+static ra_status show_life_to(mpi_rank *me, int rank, int which)
+{
+    contact *with = &me->contacts[rank];
+    if (rank == me->rank || with->left || !is_said(with, which))
+        return RA_OK;
+    with->words[which] = (word){.notice = {.kind = RA_NOTICE_NONE, .rank = me->rank}, .asks = which == QUESTION};
+    return ra_mpi_judge(me, "sign of life",
+                        MPI_Issend(&with->words[which], (int)sizeof(word), MPI_BYTE, rank, CONTROL_TAG, me->control,
+                                   &with->requests[which]));
+}
+
+static ra_status answer(mpi_rank *me)
+{
+    ra_status status = RA_OK;
+    for (int rank = 0; rank < me->ranks && me->owed && !status; rank++) {
+        contact *with = &me->contacts[rank];
+        if (!with->owed)
+            continue;
+        with->owed = false;
+        me->owed--;
+        status = show_life_to(me, rank, LIFE);
+    }
+    return status;
+}
+
+/* A question that was not answered stays asked: silence counts from there. */
+static ra_status ask_one(mpi_rank *me, double now)
+{
+    me->looked_at = me->looked_at % (me->ranks - 1) + 1;
+    int rank = (me->rank + me->ranks - me->looked_at) % me->ranks;
+    contact *with = &me->contacts[rank];
+    if (!with->unfinished || with->asked > 0)
+        return RA_OK;
+    with->asked = now;
+    return show_life_to(me, rank, QUESTION);
+}
+
 ra_status ra_mpi_show_life(mpi_rank *me)
 {
     double now = ra_mpi_seconds();
-    if (now - me->last_life < LIFE_SECONDS)
-        return RA_OK;
+    ra_status status = me->owed ? answer(me) : RA_OK;
+    if (status || me->ranks == 1 || now - me->last_life < LIFE_SECONDS)
+        return status;
     me->last_life = now;
-    for (int rank = 0; rank < me->ranks; rank++) {
-        contact *with = &me->contacts[rank];
-        if (rank == me->rank || with->left || !is_said(with, LIFE))
-            continue;
-        with->words[LIFE] = (word){.notice = {.kind = RA_NOTICE_NONE, .rank = me->rank}};
-        ra_status status = ra_mpi_judge(me, "sign of life",
-                                        MPI_Issend(&with->words[LIFE], (int)sizeof(word), MPI_BYTE, rank, CONTROL_TAG,
-                                                   me->control, &with->requests[LIFE]));
-        if (status)
-            return status;
-    }
-    return RA_OK;
+    status = show_life_to(me, (me->rank + 1) % me->ranks, LIFE);
+    return status ? status : ask_one(me, now);
 }
 
 static void say(mpi_rank *me, int rank, int which, const word *what)
