@@ -9,6 +9,10 @@ static int rank, size = 1;
 int world_begin(void)
 {
     int provided;
+    if (ra_mpi_check_launcher()) {
+        fprintf(stderr, "ringattn bench: %s\n", ra_last_message());
+        return 2;
+    }
     if (MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided) != MPI_SUCCESS) {
         fprintf(stderr, "ringattn bench: MPI cannot be initialised\n");
         return 1;

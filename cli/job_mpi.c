@@ -43,6 +43,8 @@ int job_begin(double timeout)
      * ranks that send to each other take turns. Sent as a stream, both flow at once. Whoever has set it keeps it.
      */
     setenv("OMPI_MCA_btl_tcp_flags", "1", 0);
+    if (ra_mpi_check_launcher())
+        return report_refusal();
     if (MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided) != MPI_SUCCESS)
         return report(EXIT_WORK, "MPI cannot be initialised");
     job.begun = true;

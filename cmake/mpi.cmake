@@ -1,4 +1,5 @@
-# RINGATTN_MPI: which MPI libringattn_mpi is built for. Sets RINGATTN_HAVE_MPI, and how to start a program under it:
+# RINGATTN_MPI: which MPI the MPI transport is built for. Sets RINGATTN_HAVE_MPI, RINGATTN_MPI_NAME (openmpi, or mpich for
+# MPICH and those that share its handles), and how to start a program under it:
 # ringattn_add_mpi_test(name processes command...): a CTest test that runs under that MPI's own mpirun.
 set(RINGATTN_MPI AUTO CACHE STRING "AUTO (the first that is found), OFF, openmpi or mpich")
 set_property(CACHE RINGATTN_MPI PROPERTY STRINGS AUTO OFF openmpi mpich)
@@ -48,6 +49,22 @@ if(mpi_found)
   set(RINGATTN_HAVE_MPI ${MPI_C_FOUND})
   if(NOT MPI_C_FOUND AND NOT RINGATTN_MPI STREQUAL AUTO)
     message(FATAL_ERROR "RINGATTN_MPI=${RINGATTN_MPI}: ${mpi_found} is there and does not work")
+  endif()
+endif()
+if(RINGATTN_HAVE_MPI)
+  include(CheckSymbolExists)
+  set(CMAKE_REQUIRED_LIBRARIES MPI::MPI_C)
+  check_symbol_exists(OPEN_MPI mpi.h MPI_IS_OPENMPI)
+  check_symbol_exists(MPICH_VERSION mpi.h MPI_IS_MPICH)
+  unset(CMAKE_REQUIRED_LIBRARIES)
+  if(MPI_IS_OPENMPI)
+    set(RINGATTN_MPI_NAME openmpi)
+  elseif(MPI_IS_MPICH)
+    set(RINGATTN_MPI_NAME mpich)
+  elseif(RINGATTN_MPI STREQUAL AUTO)
+    set(RINGATTN_HAVE_MPI OFF)
+  else()
+    message(FATAL_ERROR "RINGATTN_MPI=${RINGATTN_MPI}: ${mpi_found} is of neither Open MPI nor MPICH")
   endif()
 endif()
 

@@ -11,9 +11,9 @@ if [[ $shared != *ra_forward* || $archive != *ra_forward* ]]; then
     echo "nm does not find ra_forward: nothing was checked" >&2
     exit 1
 fi
-if [[ -e build/src/transport/mpi/libringattn_mpi.so ]]; then
-    shared+=$'\n'$(nm --dynamic --defined-only --format=posix build/src/transport/mpi/libringattn_mpi.so | cut -d ' ' -f 1)
-fi
+for mpi in build/src/transport/mpi/libringattn_*mpi*.so; do
+    if [[ -e $mpi ]]; then shared+=$'\n'$(nm --dynamic --defined-only --format=posix "$mpi" | cut -d ' ' -f 1); fi
+done
 if printf '%s\n%s\n' "$shared" "$archive" | grep -v '^ra_'; then
     echo "the symbols above do not begin with ra_" >&2
     exit 1

@@ -230,6 +230,9 @@ static ra_status connect(mpi_rank *me, MPI_Comm mpi)
 static ra_status check_communicator(MPI_Comm mpi)
 {
     int ready = 0, finalized = 0, inter = 0;
+    ra_status status = ra_mpi_check_library();
+    if (status)
+        return status;
     MPI_Initialized(&ready);
     MPI_Finalized(&finalized);
     if (!ready || finalized)

@@ -4,7 +4,7 @@
  *     messages.c  messages in pieces: started, moved, finished, given up
  *     words.c     what is said out of turn: signs of life, notices, good-byes
  *     mpi.c       progress, and opening and closing
- *     launcher.c  whether the mpirun that started this program is its MPI's own
+ *     launcher.c  whether the MPI that was loaded and the mpirun that started this program are the right ones
  */
 #ifndef RA_TRANSPORT_MPI_RANK_H
 #define RA_TRANSPORT_MPI_RANK_H
@@ -79,6 +79,9 @@ typedef struct mpi_rank {
     MPI_Aint *run_at;
     void *first_run;
 } mpi_rank;
+
+/* Before any call with a handle: RA_ERROR_UNSUPPORTED when the MPI that was loaded is not the one built for. */
+ra_status ra_mpi_check_library(void);
 
 double ra_mpi_seconds(void);
 void ra_mpi_nap(void);
