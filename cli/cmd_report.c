@@ -133,11 +133,21 @@ static int write_form(const report_job *job, FILE *stream)
     return code;
 }
 
-static int write_file(const report_job *job, const char *text, size_t size)
+static int copy(FILE *from, FILE *to)
+{
+    char some[1 << 16];
+    size_t count;
+    while ((count = fread(some, 1, sizeof some, from)) > 0)
+        if (fwrite(some, 1, count, to) < count)
+            return -1;
+    return ferror(from) ? -1 : 0;
+}
+
+static int write_file(const report_job *job, FILE *text)
 {
     output_file file;
     int code = output_file_open(&file, job->output_path);
-    if (!code && fwrite(text, 1, size, file.stream) < size)
+    if (!code && copy(text, file.stream) != 0)
         code = report(EXIT_WORK, "%s: cannot write: %s", file.path, strerror(errno));
     if (!code)
         code = output_file_finish(&file);
@@ -147,20 +157,18 @@ static int write_file(const report_job *job, const char *text, size_t size)
     return code;
 }
 
-/* In memory first: of a report that does not succeed nothing is seen, on standard output either. */
+/* To a file without a name first: of a report that does not succeed nothing is seen, on standard output either. */
 static int write_report(const report_job *job)
 {
-    char *text = NULL;
-    size_t size = 0;
-    FILE *stream = open_memstream(&text, &size);
+    FILE *stream = tmpfile();
     if (!stream)
-        return report(EXIT_WORK, "out of memory");
+        return report(EXIT_WORK, "cannot make a temporary file: %s", strerror(errno));
     int code = write_form(job, stream);
-    if (fclose(stream) != 0 && !code)
-        code = report(EXIT_WORK, "out of memory");
+    if (!code && (fflush(stream) != 0 || fseek(stream, 0, SEEK_SET) != 0))
+        code = report(EXIT_WORK, "cannot write a temporary file: %s", strerror(errno));
     if (!code)
-        code = write_file(job, text, size);
-    free(text);
+        code = write_file(job, stream);
+    fclose(stream);
     return code;
 }
 

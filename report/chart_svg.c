@@ -87,10 +87,15 @@ static void close_point(editor *e)
     fputs("/></g>", e->stream);
 }
 
-/* One step: something that is changed, or a character that is not. */
+/* One step: characters at which nothing that is changed begins; something that is changed, or a character that is not.
+ */
 static void edit(editor *e)
 {
-    if (finds(e, "<title>")) { /* gnuplot's own name for a plot */
+    size_t plain = strcspn(e->at, "< /hr");
+    if (plain) {
+        fwrite(e->at, 1, plain, e->stream);
+        e->at += plain;
+    } else if (finds(e, "<title>")) { /* gnuplot's own name for a plot */
         const char *end = strstr(e->at, "</title>");
         e->at = end ? end + strlen("</title>") : e->at;
     } else if (finds(e, "</defs>")) {

@@ -1,9 +1,11 @@
+/* Two files of rows against each other: what became slower, larger or wrong beyond the noise. */
 #include "compare.h"
 
 #include "bench/fit.h"
 #include "format.h"
 
 #include <errno.h>
+#include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -110,7 +112,7 @@ static int print_pairs(comparison *c)
     static const verdict SHOWN[] = {BROKEN, REGRESSED, LARGER, SLOWER, FASTER, MENDED};
     int pairs = 0;
     for (int i = 0; i < c->new.count; i++) {
-        const row *old = rows_find(&c->old, c->new.at[i].key);
+        const row *old = rows_find(&c->old, &c->new.at[i]);
         if (old) {
             pairs++;
             c->verdicts[judge(c, old, &c->new.at[i])]++;
@@ -118,7 +120,7 @@ static int print_pairs(comparison *c)
     }
     for (size_t v = 0; v < sizeof SHOWN / sizeof *SHOWN; v++)
         for (int i = 0; i < c->new.count; i++) {
-            const row *old = rows_find(&c->old, c->new.at[i].key);
+            const row *old = rows_find(&c->old, &c->new.at[i]);
             if (old && judge(c, old, &c->new.at[i]) == SHOWN[v])
                 print_pair(c, SHOWN[v], old, &c->new.at[i]);
         }
@@ -129,28 +131,70 @@ static int print_pairs(comparison *c)
 static void print_alone(comparison *c, const rows *r, const rows *other, const char *path)
 {
     for (int i = 0; i < r->count; i++)
-        if (!rows_find(other, r->at[i].key))
+        if (!rows_find(other, &r->at[i]))
             fprintf(c->out, "only in %s: %s: %s; %s; %s\n", path, row_text(&r->at[i], "suite"),
                     format_case(&c->memory, &r->at[i]), format_problem(&c->memory, &r->at[i]),
                     format_run(&c->memory, &r->at[i]));
 }
 
-/* Texts of a field that rows have and no row of the other file has. */
+/* The value as JSON has it; "" where there is none. */
+static const char *written(arena *a, row_value v)
+{
+    switch (v.kind) {
+    case ROW_INTEGER: return arena_text(a, "%lld", (long long)v.is.integer);
+    case ROW_TEXT: break;
+    default: return "";
+    }
+    json_t *json = json_string(v.is.text);
+    char *text = json_dumps(json, JSON_ENCODE_ANY);
+    const char *own = arena_text(a, "%s", text ? text : "");
+    free(text);
+    json_decref(json);
+    return own;
+}
+
+typedef struct value_set {
+    const char **at; /* as they are written */
+    int count;
+    places found;
+} value_set;
+
+typedef struct value_search {
+    const value_set *set;
+    const char *value;
+} value_search;
+
+static bool is_value(const void *user, int index)
+{
+    const value_search *s = user;
+    return strcmp(s->set->at[index], s->value) == 0;
+}
+
+/* False: it is there already. */
+static bool set_add(arena *a, value_set *set, const char *value)
+{
+    uint64_t hash = places_hash(0, value, strlen(value));
+    if (places_find(&set->found, hash, is_value, &(value_search){set, value}) >= 0)
+        return false;
+    places_add(a, &set->found, hash, set->count);
+    set->at = arena_more(a, set->at, set->count, sizeof *set->at);
+    set->at[set->count++] = value;
+    return true;
+}
+
+/* Values of a field that rows have and no row of the other file has. */
 static bool print_difference(comparison *c, const rows *r, const rows *other, const char *path, const char *file)
 {
     bool any = false;
+    value_set met = {0};
+    for (int i = 0; i < other->count; i++)
+        set_add(&c->memory, &met, written(&c->memory, row_at(&other->at[i], path)));
     for (int i = 0; i < r->count; i++) {
-        bool met = false;
-        for (int j = 0; j < other->count && !met; j++)
-            met = json_equal(row_value(&r->at[i], path), row_value(&other->at[j], path));
-        for (int j = 0; j < i && !met; j++)
-            met = json_equal(row_value(&r->at[i], path), row_value(&r->at[j], path));
-        if (met)
+        const char *value = written(&c->memory, row_at(&r->at[i], path));
+        if (!set_add(&c->memory, &met, value))
             continue;
         any = true;
-        char *value = json_dumps(row_value(&r->at[i], path), JSON_ENCODE_ANY);
-        fprintf(c->out, "ATTENTION: only %s has %s %s\n", file, path, value ? value : "");
-        free(value);
+        fprintf(c->out, "ATTENTION: only %s has %s %s\n", file, path, value);
     }
     return any;
 }

@@ -158,8 +158,9 @@ static void write_script(FILE *script, const chart *c, gnuplot_form form)
 /* gnuplot, reading from the pipe and writing to the two files; 0 or why it could not be started. */
 static int start(const int script[2], FILE *output, FILE *errors, pid_t *child)
 {
-    char name[] = "gnuplot", defaults[] = "-d"; /* -d: without anybody's own settings */
-    char *const words[] = {name, defaults, NULL};
+    /* -d: without anybody's own settings. What is named is read in blocks; gnuplot reads its input byte by byte. */
+    char name[] = "gnuplot", defaults[] = "-d", input[] = "/dev/stdin";
+    char *const words[] = {name, defaults, input, NULL};
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_adddup2(&actions, script[0], STDIN_FILENO);

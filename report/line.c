@@ -1,3 +1,4 @@
+/* Lines: rows grouped by what they ran and put in an order, and what is fitted to them. */
 #include "line.h"
 
 #include <math.h>
@@ -7,39 +8,49 @@ static bool counts(const row *r, const char *by, const char *value)
     return !r->failed && row_number(r, by) > 0 && row_number(r, value) > 0;
 }
 
-static void insert(arena *a, line *l, const row *r, const char *by)
+static void sort_line(arena *a, line *l, const char *by)
 {
-    l->at = arena_more(a, l->at, l->count, sizeof(const row *));
-    int place = l->count++;
-    for (; place > 0 && row_number(l->at[place - 1], by) > row_number(r, by); place--)
-        l->at[place] = l->at[place - 1];
-    l->at[place] = r;
+    double *keys = arena_take(a, (size_t)l->count * sizeof *keys);
+    const row **sorted = arena_take(a, (size_t)l->count * sizeof(const row *));
+    for (int i = 0; i < l->count; i++)
+        keys[i] = row_number(l->at[i], by);
+    const int *order = arena_order(a, keys, l->count);
+    for (int i = 0; i < l->count; i++)
+        sorted[i] = l->at[order[i]];
+    l->at = sorted;
 }
 
-line line_from(arena *a, const rows *r, int first, unsigned may_differ, const char *by, const char *value)
+lines lines_of(arena *a, const rows *r, unsigned may_differ, const char *by, const char *value)
 {
-    line l = {0};
-    const row *model = &r->at[first];
-    if (!counts(model, by, value))
-        return l;
-    for (int i = 0; i < first; i++)
-        if (row_alike(&r->at[i], model, may_differ) && counts(&r->at[i], by, value))
-            return l;
-    for (int i = first; i < r->count; i++)
-        if (row_alike(&r->at[i], model, may_differ) && counts(&r->at[i], by, value))
-            insert(a, &l, &r->at[i], by);
-    return l;
-}
-
-int line_values(const line *l, const char *path)
-{
-    int values = 0;
-    for (int i = 0; i < l->count; i++) {
-        bool met = false;
-        for (int j = 0; j < i; j++)
-            met |= row_number(l->at[j], path) == row_number(l->at[i], path);
-        values += !met;
+    int count;
+    const int *groups = rows_groups(a, r, may_differ, &count);
+    lines all = {arena_take(a, (size_t)count * sizeof *all.at), arena_take(a, (size_t)r->count * sizeof *all.of_row)};
+    for (int i = 0; i < r->count; i++) {
+        line *l = &all.at[groups[i]];
+        all.of_row[i] = -1;
+        if (!counts(&r->at[i], by, value))
+            continue;
+        if (!l->count)
+            all.of_row[i] = groups[i];
+        l->at = arena_more(a, l->at, l->count, sizeof(const row *));
+        l->at[l->count++] = &r->at[i];
     }
+    for (int i = 0; i < count; i++)
+        if (all.at[i].count > 1)
+            sort_line(a, &all.at[i], by);
+    return all;
+}
+
+line line_from(const lines *l, int first)
+{
+    return l->of_row[first] < 0 ? (line){0} : l->at[l->of_row[first]];
+}
+
+int line_values(const line *l, const char *by)
+{
+    int values = l->count > 0;
+    for (int i = 1; i < l->count; i++)
+        values += row_number(l->at[i], by) != row_number(l->at[i - 1], by);
     return values;
 }
 

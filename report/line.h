@@ -11,14 +11,23 @@ typedef struct line {
     int count;
 } line;
 
-/*
- * The rows that are like r->at[first] but for what may differ, that did not fail and that have `value`, in the order of
- * `by`. None when that row itself is not such a row, or when an earlier row is like it: so each line is found once.
- */
-line line_from(arena *a, const rows *r, int first, unsigned may_differ, const char *by, const char *value);
+/* All lines of one kind. */
+typedef struct lines {
+    line *at;
+    int *of_row; /* for each row: the line that it is the first row of, -1: none */
+} lines;
 
-/* How many different numbers there are at `path`. */
-int line_values(const line *l, const char *path);
+/*
+ * Rows that are alike but for what may differ, that did not fail and that have `by` and `value`, in the order of `by`.
+ */
+lines lines_of(arena *a, const rows *r, unsigned may_differ, const char *by, const char *value);
+
+/* The line whose first row, in the order of rows, is r->at[first]; an empty one where there is none. So each is found
+ * once. */
+line line_from(const lines *l, int first);
+
+/* How many different numbers there are at `by`, which the line is in the order of. */
+int line_values(const line *l, const char *by);
 
 /* The power of `by` that `value` grows with, a straight line in logarithms; false with fewer than three places. */
 bool line_power(arena *a, const line *l, const char *by, const char *value, fit *power);

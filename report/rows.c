@@ -1,6 +1,8 @@
+/* Lines of JSON to rows: checked, tidied, the newest of each. */
 #include "rows.h"
 
 #include <errno.h>
+#include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -99,37 +101,54 @@ static const field FIELDS[] = {
 };
 enum { FIELD_COUNT = sizeof FIELDS / sizeof *FIELDS };
 
-/* The value at `path`, a name or two with a dot between them. */
-static json_t *find(const json_t *object, const char *path)
+static int search_field(const char *path)
 {
-    char name[32];
-    const char *dot = strchr(path, '.');
-    if (!dot)
-        return json_object_get(object, path);
-    snprintf(name, sizeof name, "%.*s", (int)(dot - path), path);
-    return json_object_get(json_object_get(object, name), dot + 1);
+    for (int f = 0; f < FIELD_COUNT; f++)
+        if (strcmp(FIELDS[f].path, path) == 0)
+            return f;
+    return -1;
+}
+
+/* The field with that path, -1: none. Paths are constants: where one lies says which it is, most of the time. */
+static int field_of(const char *path)
+{
+    enum { ROOM = 1024 };
+    static signed char slots[ROOM]; /* the field and 1 */
+    signed char *slot = &slots[(uintptr_t)path / 4 % ROOM];
+    if (*slot && strcmp(FIELDS[*slot - 1].path, path) == 0)
+        return *slot - 1;
+    int f = search_field(path);
+    *slot = (signed char)(f + 1);
+    return f;
+}
+
+row_value row_at(const row *r, const char *path)
+{
+    static const char FIGURES[] = "figures.";
+    int f = field_of(path);
+    if (f >= 0)
+        return (row_value){r->kinds[f], r->words[f]};
+    for (int i = 0; i < r->figure_count && strncmp(path, FIGURES, strlen(FIGURES)) == 0; i++)
+        if (strcmp(r->figures[i].name, path + strlen(FIGURES)) == 0)
+            return r->figures[i].value;
+    return (row_value){.kind = ROW_ABSENT};
 }
 
 const char *row_text(const row *r, const char *path)
 {
-    const char *text = json_string_value(find(r->json, path));
-    return text ? text : "";
+    row_value v = row_at(r, path);
+    return v.kind == ROW_TEXT ? v.is.text : "";
 }
 
 double row_number(const row *r, const char *path)
 {
-    const json_t *value = find(r->json, path);
-    return json_is_number(value) ? json_number_value(value) : NAN;
-}
-
-const json_t *row_value(const row *r, const char *path)
-{
-    return find(r->json, path);
+    row_value v = row_at(r, path);
+    return v.kind == ROW_INTEGER ? (double)v.is.integer : v.kind == ROW_REAL ? v.is.real : NAN;
 }
 
 bool row_has(const row *r, const char *path)
 {
-    return find(r->json, path) != NULL;
+    return row_at(r, path).kind != ROW_ABSENT;
 }
 
 bool row_is(const row *r, const char *path, const char *text)
@@ -146,12 +165,103 @@ const char *row_field(int i)
     return NULL;
 }
 
+/* ---- Rows that are alike ------------------------------------------------------------------------------------------
+ */
+
+static bool same_value(const row *a, const row *b, int f)
+{
+    if (a->kinds[f] != b->kinds[f])
+        return false;
+    switch (a->kinds[f]) {
+    case ROW_TEXT: return a->words[f].text == b->words[f].text || strcmp(a->words[f].text, b->words[f].text) == 0;
+    case ROW_INTEGER: return a->words[f].integer == b->words[f].integer;
+    case ROW_REAL: return a->words[f].real == b->words[f].real;
+    default: return true;
+    }
+}
+
 bool row_alike(const row *a, const row *b, unsigned may_differ)
 {
     for (int f = 0; f < FIELD_COUNT; f++)
-        if (FIELDS[f].told && !(FIELDS[f].told & may_differ) && !json_equal(a->told[f], b->told[f]))
+        if (FIELDS[f].told && !(FIELDS[f].told & may_differ) && !same_value(a, b, f))
             return false;
     return true;
+}
+
+static uint64_t hash_of(const row *r, unsigned may_differ)
+{
+    uint64_t hash = 0;
+    for (int f = 0; f < FIELD_COUNT; f++)
+        if (FIELDS[f].told && !(FIELDS[f].told & may_differ)) {
+            bool text = r->kinds[f] == ROW_TEXT;
+            hash = places_hash(hash, text ? (const void *)r->words[f].text : &r->words[f],
+                               text ? strlen(r->words[f].text) : sizeof r->words[f]);
+        }
+    return hash;
+}
+
+/* A row, and the first rows of the groups that it may belong to. */
+typedef struct group_search {
+    const rows *rows;
+    const row *row;
+    const int *firsts;
+    unsigned may_differ;
+} group_search;
+
+static bool of_group(const void *user, int group)
+{
+    const group_search *s = user;
+    return row_alike(&s->rows->at[s->firsts[group]], s->row, s->may_differ);
+}
+
+int *rows_groups(arena *a, const rows *r, unsigned may_differ, int *count)
+{
+    places found = {0};
+    int *groups = arena_take(a, (size_t)r->count * sizeof *groups), *firsts = NULL;
+    *count = 0;
+    for (int i = 0; i < r->count; i++) {
+        const group_search search = {r, &r->at[i], firsts, may_differ};
+        uint64_t hash = hash_of(&r->at[i], may_differ);
+        groups[i] = places_find(&found, hash, of_group, &search);
+        if (groups[i] >= 0)
+            continue;
+        places_add(a, &found, hash, *count);
+        firsts = arena_more(a, firsts, *count, sizeof *firsts);
+        firsts[*count] = i;
+        groups[i] = (*count)++;
+    }
+    return groups;
+}
+
+typedef struct text_search {
+    const char *const *texts;
+    const char *text;
+} text_search;
+
+static bool is_text(const void *user, int index)
+{
+    const text_search *s = user;
+    return strcmp(s->texts[index], s->text) == 0;
+}
+
+int *rows_texts(arena *a, const rows *r, const char *path, int *count)
+{
+    places found = {0};
+    const char **texts = NULL;
+    int *numbers = arena_take(a, (size_t)r->count * sizeof *numbers);
+    *count = 0;
+    for (int i = 0; i < r->count; i++) {
+        const text_search search = {texts, row_text(&r->at[i], path)};
+        uint64_t hash = places_hash(0, search.text, strlen(search.text));
+        numbers[i] = row_has(&r->at[i], path) ? places_find(&found, hash, is_text, &search) : -1;
+        if (numbers[i] >= 0 || !row_has(&r->at[i], path))
+            continue;
+        places_add(a, &found, hash, *count);
+        texts = arena_more(a, texts, *count, sizeof *texts);
+        texts[*count] = search.text;
+        numbers[i] = (*count)++;
+    }
+    return numbers;
 }
 
 /* ---- A line ------------------------------------------------------------------------------------------------------ */
@@ -182,13 +292,31 @@ static const char *expected(field_kind kind)
     return NAMES[kind];
 }
 
+/* The object that holds the field at `path`, and the field's name in it; NULL: it is not there. */
+static const json_t *holder(const json_t *object, const char *path, const char **name)
+{
+    char parent[32] = "";
+    const char *dot = strchr(path, '.');
+    *name = dot ? dot + 1 : path;
+    if (!dot)
+        return object;
+    memcpy(parent, path, (size_t)(dot - path) < sizeof parent ? (size_t)(dot - path) : sizeof parent - 1);
+    return json_object_get(object, parent);
+}
+
+/* The value at `path`, a name or two with a dot between them. */
+static json_t *find(const json_t *object, const char *path)
+{
+    const char *name;
+    const json_t *parent = holder(object, path, &name);
+    return parent ? json_object_get(parent, name) : NULL;
+}
+
 static bool check_field(const json_t *object, const field *f, char reason[MOST_REASON])
 {
-    char parent[32];
-    const char *dot = strchr(f->path, '.');
-    snprintf(parent, sizeof parent, "%.*s", dot ? (int)(dot - f->path) : 0, f->path);
-    const json_t *value = find(object, f->path);
-    if (!value && (!f->required || (dot && !json_object_get(object, parent))))
+    const char *name;
+    const json_t *parent = holder(object, f->path, &name), *value = parent ? json_object_get(parent, name) : NULL;
+    if (!value && (!f->required || !parent))
         return true;
     if (value && right_kind(value, f->kind))
         return true;
@@ -244,17 +372,16 @@ static int character(const unsigned char *text, bool *control)
 }
 
 /* Control characters become spaces; what is too long is cut. jansson has seen to it that it is UTF-8. */
-static json_t *tidy_text(const char *text)
+static void tidy_text(const char *text, char tidy[ROWS_MOST_TEXT + 1])
 {
     static const char CUT[] = "...";
-    char tidy[ROWS_MOST_TEXT + 1];
     size_t used = 0;
     while (*text) {
         bool control;
         int length = character((const unsigned char *)text, &control);
-        if (used + (size_t)length > sizeof tidy - sizeof CUT) {
+        if (used + (size_t)length > ROWS_MOST_TEXT + 1 - sizeof CUT) {
             memcpy(tidy + used, CUT, sizeof CUT);
-            return json_string(tidy);
+            return;
         }
         if (control)
             tidy[used++] = ' ';
@@ -265,32 +392,25 @@ static json_t *tidy_text(const char *text)
         text += length;
     }
     tidy[used] = 0;
-    return json_string(tidy);
 }
 
-/* Every text of an object tidied, every number looked at: false when one is too large. */
-static bool tidy_object(json_t *object)
+/* Every number of an object is looked at: false when one is too large. */
+static bool in_bounds(json_t *object)
 {
     const char *name;
     json_t *value;
-    void *next;
-    json_object_foreach_safe(object, next, name, value)
-    {
-        if (json_is_number(value) && fabs(json_number_value(value)) > ROWS_MOST_NUMBER)
-            return false;
-        if (json_is_string(value))
-            json_object_set_new(object, name, tidy_text(json_string_value(value)));
-    }
+    json_object_foreach(object, name, value) if (json_is_number(value) &&
+                                                 fabs(json_number_value(value)) > ROWS_MOST_NUMBER) return false;
     return true;
 }
 
 /* A row, and the objects in it; nothing of a row lies deeper. */
-static bool tidy(json_t *object)
+static bool all_in_bounds(json_t *object)
 {
     const char *name;
     json_t *value;
-    bool right = tidy_object(object);
-    json_object_foreach(object, name, value) if (right && json_is_object(value)) right = tidy_object(value);
+    bool right = in_bounds(object);
+    json_object_foreach(object, name, value) if (right && json_is_object(value)) right = in_bounds(value);
     return right;
 }
 
@@ -317,7 +437,7 @@ static json_t *parse(const char *line, size_t length, char reason[MOST_REASON])
         right = check_field(object, &FIELDS[f], reason);
     if (right)
         right = check_sense(object, reason);
-    if (right && !tidy(object)) {
+    if (right && !all_in_bounds(object)) {
         right = false;
         snprintf(reason, MOST_REASON, "a number beyond %g", ROWS_MOST_NUMBER);
     }
@@ -329,18 +449,6 @@ static json_t *parse(const char *line, size_t length, char reason[MOST_REASON])
 
 /* ---- All lines --------------------------------------------------------------------------------------------------- */
 
-static char *key_of(const json_t *object)
-{
-    json_t *values = json_array();
-    json_array_append(values, json_object_get(object, "case"));
-    for (int f = 0; f < FIELD_COUNT; f++)
-        if (FIELDS[f].told)
-            json_array_append(values, find(object, FIELDS[f].path));
-    char *key = json_dumps(values, JSON_COMPACT);
-    json_decref(values);
-    return key;
-}
-
 /* As with an arena: without memory there is no report. */
 static void *have(void *memory)
 {
@@ -351,50 +459,117 @@ static void *have(void *memory)
     return memory;
 }
 
-static row row_of(json_t *object)
+/* The rows' own copy of a text, tidied; one for all that are equal. */
+static const char *keep_text(rows *r, const char *text)
 {
-    row r = {object, have(key_of(object)), have(calloc(FIELD_COUNT, sizeof(const json_t *))), false};
-    for (int f = 0; f < FIELD_COUNT; f++)
-        r.told[f] = FIELDS[f].told ? find(object, FIELDS[f].path) : NULL;
-    r.failed = row_is(&r, "status", "failed") || row_number(&r, "error.largest") > row_number(&r, "error.tolerance");
-    return r;
+    char tidy[ROWS_MOST_TEXT + 1];
+    tidy_text(text, tidy);
+    const text_search search = {r->texts, tidy};
+    uint64_t hash = places_hash(0, tidy, strlen(tidy));
+    int place = places_find(&r->text_places, hash, is_text, &search);
+    if (place >= 0)
+        return r->texts[place];
+    places_add(&r->memory, &r->text_places, hash, r->text_count);
+    r->texts = arena_more(&r->memory, r->texts, r->text_count, sizeof *r->texts);
+    return r->texts[r->text_count++] = arena_text(&r->memory, "%s", tidy);
 }
 
-static void row_free(row *r)
+static row_value value_of(rows *r, const json_t *json)
 {
-    json_decref(r->json);
-    free(r->key);
-    free(r->told);
+    if (json_is_string(json))
+        return (row_value){ROW_TEXT, {.text = keep_text(r, json_string_value(json))}};
+    if (json_is_integer(json))
+        return (row_value){ROW_INTEGER, {.integer = json_integer_value(json)}};
+    if (json_is_real(json))
+        return (row_value){ROW_REAL, {.real = json_real_value(json)}};
+    return (row_value){.kind = json ? ROW_OBJECT : ROW_ABSENT};
+}
+
+static void keep_figures(rows *r, row *new, json_t *figures)
+{
+    const char *name;
+    json_t *value;
+    new->figures = arena_take(&r->memory, json_object_size(figures) * sizeof *new->figures);
+    json_object_foreach(figures, name, value)
+    {
+        const char *own = arena_text(&r->memory, "%s", name);
+        new->figures[new->figure_count++] = (row_figure){own, value_of(r, value)};
+    }
+}
+
+/* In memory of the caller's, but for texts. */
+static void read_fields(rows *r, const json_t *object, row *new)
+{
+    for (int f = 0; f < FIELD_COUNT; f++) {
+        row_value v = value_of(r, find(object, FIELDS[f].path));
+        new->kinds[f] = (unsigned char)v.kind;
+        new->words[f] = v.is;
+    }
+    new->failed =
+        row_is(new, "status", "failed") || row_number(new, "error.largest") > row_number(new, "error.tolerance");
+}
+
+typedef struct key_search {
+    const rows *rows;
+    const row *row;
+} key_search;
+
+static bool ran_the_same(const void *user, int index)
+{
+    const key_search *s = user;
+    return row_alike(&s->rows->at[index], s->row, 0) && row_is(&s->rows->at[index], "case", row_text(s->row, "case"));
+}
+
+static uint64_t key_of(const row *r)
+{
+    const char *name = row_text(r, "case");
+    return places_hash(hash_of(r, 0), name, strlen(name));
+}
+
+const row *rows_find(const rows *r, const row *like)
+{
+    int place = places_find(&r->keys, key_of(like), ran_the_same, &(key_search){r, like});
+    return place < 0 ? NULL : &r->at[place];
+}
+
+static row *append(rows *r, uint64_t key)
+{
+    places_add(&r->memory, &r->keys, key, r->count);
+    r->at = arena_more(&r->memory, r->at, r->count, sizeof *r->at);
+    row *new = &r->at[r->count++];
+    new->words = arena_take(&r->memory, FIELD_COUNT * sizeof *new->words);
+    new->kinds = arena_take(&r->memory, FIELD_COUNT * sizeof *new->kinds);
+    return new;
 }
 
 /* Behind the others, or in place of an older one. */
-static void add(rows *r, json_t *object)
+static void add(rows *r, const json_t *object)
 {
-    row new = row_of(object);
-    if (!r->places)
-        r->places = json_object();
-    const json_t *place = json_object_get(r->places, new.key);
-    if (place) {
-        row *old = &r->at[json_integer_value(place)];
-        bool newer = strcmp(row_text(&new, "time"), row_text(old, "time")) >= 0;
-        row_free(newer ? old : &new);
-        if (newer)
-            *old = new;
-        r->replaced++;
+    row_word words[FIELD_COUNT];
+    unsigned char kinds[FIELD_COUNT];
+    row new = {.words = words, .kinds = kinds};
+    read_fields(r, object, &new);
+    uint64_t key = key_of(&new);
+    int place = places_find(&r->keys, key, ran_the_same, &(key_search){r, &new});
+    row *into = place < 0 ? append(r, key) : &r->at[place];
+    r->replaced += place >= 0;
+    if (place >= 0 && strcmp(row_text(&new, "time"), row_text(into, "time")) < 0)
         return;
-    }
-    json_object_set_new(r->places, new.key, json_integer(r->count));
-    r->at = have(realloc(r->at, ((size_t)r->count + 1) * sizeof *r->at));
-    r->at[r->count++] = new;
+    keep_figures(r, &new, json_object_get(object, "figures"));
+    memcpy(into->words, words, sizeof words);
+    memcpy(into->kinds, kinds, sizeof kinds);
+    into->figures = new.figures;
+    into->figure_count = new.figure_count;
+    into->failed = new.failed;
 }
 
 /* One line without its end, or the first MOST_LINE + 1 bytes of one that is too long; false at the end of the file. */
 static bool read_line(FILE *stream, char *line, size_t *length)
 {
-    int c = getc(stream);
+    int c = getc_unlocked(stream);
     if (c == EOF)
         return false;
-    for (*length = 0; c != EOF && c != '\n'; c = getc(stream))
+    for (*length = 0; c != EOF && c != '\n'; c = getc_unlocked(stream))
         if (*length <= MOST_LINE)
             line[(*length)++] = (char)c;
     return true;
@@ -424,6 +599,7 @@ int rows_read_stream(rows *r, FILE *stream, const char *path, rows_complaint com
             object = parse(line, length, reason);
         if (object) {
             add(r, object);
+            json_decref(object);
             found++;
         } else {
             r->unusable++;
@@ -446,17 +622,8 @@ int rows_read(rows *r, const char *path, rows_complaint complain, void *user)
     return found;
 }
 
-const row *rows_find(const rows *r, const char *key)
-{
-    const json_t *place = json_object_get(r->places, key);
-    return place ? &r->at[json_integer_value(place)] : NULL;
-}
-
 void rows_free(rows *r)
 {
-    for (int i = 0; i < r->count; i++)
-        row_free(&r->at[i]);
-    free(r->at);
-    json_decref(r->places);
+    arena_free(&r->memory);
     *r = (rows){0};
 }

@@ -1,3 +1,4 @@
+/* Sections are made here, part by part; what they say comes from section_*.c. */
 #include "section.h"
 
 #include <math.h>
@@ -22,11 +23,26 @@ chart *section_chart(arena *a, section *s, const chart *form)
     return &s->charts[s->chart_count++];
 }
 
+typedef struct series_search {
+    const chart *chart;
+    const char *name;
+    bool reference;
+} series_search;
+
+static bool is_series(const void *user, int index)
+{
+    const series_search *s = user;
+    const chart_series *it = &s->chart->series[index];
+    return it->reference == s->reference && strcmp(it->name, s->name) == 0;
+}
+
 static chart_series *series_of(arena *a, chart *c, const char *name, bool reference)
 {
-    for (int i = 0; i < c->count; i++)
-        if (strcmp(c->series[i].name, name) == 0 && c->series[i].reference == reference)
-            return &c->series[i];
+    uint64_t hash = places_hash(reference, name, strlen(name));
+    int place = places_find(&c->names, hash, is_series, &(series_search){c, name, reference});
+    if (place >= 0)
+        return &c->series[place];
+    places_add(a, &c->names, hash, c->count);
     c->series = arena_more(a, c->series, c->count, sizeof *c->series);
     c->series[c->count] = (chart_series){.name = name, .reference = reference};
     return &c->series[c->count++];
@@ -37,27 +53,23 @@ static bool has_place(chart_scale scale, double value)
     return isfinite(value) && (scale == CHART_FROM_ZERO ? value >= 0 : value > 0);
 }
 
-/* In the order of x. */
-static void insert(arena *a, chart_series *s, const chart_point *point)
+static void append(arena *a, chart_series *s, const chart_point *point)
 {
     s->points = arena_more(a, s->points, s->count, sizeof *s->points);
-    int place = s->count++;
-    for (; place > 0 && s->points[place - 1].x > point->x; place--)
-        s->points[place] = s->points[place - 1];
-    s->points[place] = *point;
+    s->points[s->count++] = *point;
 }
 
 void chart_add(arena *a, chart *c, const char *name, const chart_point *point)
 {
     if (has_place(c->x_scale, point->x) && has_place(c->y_scale, point->y))
-        insert(a, series_of(a, c, name, false), point);
+        append(a, series_of(a, c, name, false), point);
 }
 
 void chart_refer(arena *a, chart *c, const char *name, double x, double y)
 {
     const chart_point point = {.x = x, .y = y, .low = y, .high = y, .hover = ""};
     if (has_place(c->x_scale, x) && has_place(c->y_scale, y))
-        insert(a, series_of(a, c, name, true), &point);
+        append(a, series_of(a, c, name, true), &point);
 }
 
 int chart_points(const chart *c)
@@ -66,6 +78,35 @@ int chart_points(const chart *c)
     for (int i = 0; i < c->count; i++)
         points += c->series[i].reference ? 0 : c->series[i].count;
     return points;
+}
+
+static bool in_order(const chart_series *s)
+{
+    for (int i = 1; i < s->count; i++)
+        if (s->points[i - 1].x > s->points[i].x)
+            return false;
+    return true;
+}
+
+/* Points of one place stay in the order in which they came. */
+static void sort_points(arena *a, chart_series *s)
+{
+    double *keys = arena_take(a, (size_t)s->count * sizeof *keys);
+    chart_point *sorted = arena_take(a, (size_t)s->count * sizeof *sorted);
+    for (int i = 0; i < s->count; i++)
+        keys[i] = s->points[i].x;
+    const int *order = arena_order(a, keys, s->count);
+    for (int i = 0; i < s->count; i++)
+        sorted[i] = s->points[order[i]];
+    s->points = sorted;
+}
+
+void section_finish(arena *a, section *s)
+{
+    for (int i = 0; i < s->chart_count; i++)
+        for (int j = 0; j < s->charts[i].count; j++)
+            if (!in_order(&s->charts[i].series[j]))
+                sort_points(a, &s->charts[i].series[j]);
 }
 
 /* ---- Tables ------------------------------------------------------------------------------------------------------ */
@@ -92,11 +133,16 @@ table *section_table(arena *a, section *s, const char *title, const char *heads)
     return &s->tables[s->table_count++];
 }
 
+void table_put(arena *a, table *t, const char *text)
+{
+    t->cells = arena_more(a, t->cells, t->count, sizeof *t->cells);
+    t->cells[t->count++] = text;
+}
+
 void table_cell(arena *a, table *t, const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
-    t->cells = arena_more(a, t->cells, t->count, sizeof *t->cells);
-    t->cells[t->count++] = arena_vtext(a, format, arguments);
+    table_put(a, t, arena_vtext(a, format, arguments));
     va_end(arguments);
 }

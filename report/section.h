@@ -3,6 +3,7 @@
 #define REPORT_SECTION_H
 
 #include "arena.h"
+#include "places.h"
 #include "rows.h"
 
 #include <stdbool.h>
@@ -36,6 +37,7 @@ typedef struct chart {
     const char *missing; /* what to say when there is nothing to show */
     chart_series *series;
     int count;
+    places names; /* of the series */
 } chart;
 
 /* Cells are in rows, one after the other. */
@@ -67,7 +69,10 @@ void section_say(arena *a, section *s, const char *format, ...) __attribute__((f
 /* One more chart, a copy of `form`, which stays the caller's until the next. */
 chart *section_chart(arena *a, section *s, const chart *form);
 
-/* A point of the series of that name, which is made by its first point. Points without a place are left out. */
+/*
+ * A point of the series of that name, which is made by its first point. Points without a place are left out. They are
+ * in the order of x after section_finish.
+ */
 void chart_add(arena *a, chart *c, const char *name, const chart_point *point);
 
 /* The same for a line to compare with. */
@@ -79,7 +84,11 @@ int chart_points(const chart *c);
 /* `heads` names the columns, separated by '|'; a '#' behind a name: numbers. */
 table *section_table(arena *a, section *s, const char *title, const char *heads);
 
-/* The next cell. */
+/* Behind the last point of the last chart: puts points in their order. */
+void section_finish(arena *a, section *s);
+
+/* The next cell: a text that stays, or one that is made. */
+void table_put(arena *a, table *t, const char *text);
 void table_cell(arena *a, table *t, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 /* ---- The sections, each from the rows alone ---------------------------------------------------------------------- */

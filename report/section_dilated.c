@@ -113,15 +113,16 @@ void section_dilated(arena *a, const rows *r, section *s)
                             .missing = "no rows with a dilated pattern and their memory"}};
     section_chart(a, s, &forms[0]);
     section_chart(a, s, &forms[1]);
+    lines times = lines_of(a, r, MAY_DIFFER, LENGTH, SECONDS), memories = lines_of(a, r, MAY_DIFFER, LENGTH, HELD);
     for (int i = 0; i < r->count; i++) {
         if (!dilated(&r->at[i]))
             continue;
-        line timed = line_from(a, r, i, MAY_DIFFER, LENGTH, SECONDS);
-        line kept = line_from(a, r, i, MAY_DIFFER, LENGTH, HELD);
+        line timed = line_from(&times, i), kept = line_from(&memories, i);
         draw_cost(a, &s->charts[0], &timed);
         draw_memory(a, &s->charts[1], &kept);
         if (timed.count)
             say(a, s, &timed);
     }
     say_longest(a, r, s);
+    section_finish(a, s);
 }

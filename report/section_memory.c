@@ -92,10 +92,13 @@ static void over_rings(arena *a, const rows *r, section *s)
                                       .y_scale = CHART_LOG,
                                       .joined = true,
                                       .missing = "no rows of suite memory that differ in their ring size"});
+    lines figures[FIGURE_COUNT];
+    for (int f = 0; f < FIGURE_COUNT; f++)
+        figures[f] = lines_of(a, r, ROW_RING, RING, FIGURES[f].path);
     for (int i = 0; i < r->count; i++) {
         bool judged = false;
         for (int f = FIGURE_COUNT - 1; f >= 0 && of_suite(r, i); f--) {
-            line l = line_from(a, r, i, ROW_RING, RING, FIGURES[f].path);
+            line l = line_from(&figures[f], i);
             if (line_values(&l, RING) < 2)
                 continue;
             draw(a, c, &l, RING, FIGURES[f].path, FIGURES[f].name);
@@ -134,9 +137,12 @@ static void over_lengths(arena *a, const rows *r, section *s)
                                       .y_scale = CHART_LOG,
                                       .joined = true,
                                       .missing = "no rows of suite memory with three lengths at one ring size"});
+    lines figures[FIGURE_COUNT];
+    for (int f = 0; f < FIGURE_COUNT; f++)
+        figures[f] = lines_of(a, r, ROW_LENGTH, LENGTH, FIGURES[f].path);
     for (int i = 0; i < r->count; i++)
         for (int f = 0; f < FIGURE_COUNT && of_suite(r, i); f++) {
-            line l = line_from(a, r, i, ROW_LENGTH, LENGTH, FIGURES[f].path);
+            line l = line_from(&figures[f], i);
             if (line_values(&l, LENGTH) < LEAST)
                 continue;
             draw(a, c, &l, LENGTH, FIGURES[f].path, FIGURES[f].name);
@@ -186,10 +192,11 @@ static void say_fastest(arena *a, section *s, const line *l)
 static void find_fastest(arena *a, const rows *r, section *s)
 {
     bool any = false;
+    lines all = lines_of(a, r, ROW_RING | ROW_SPREAD | ROW_THREADS, RING, SECONDS);
     for (int i = 0; i < r->count; i++) {
         if (!of_suite(r, i) || !isfinite(held(&r->at[i])))
             continue;
-        line l = line_from(a, r, i, ROW_RING | ROW_SPREAD | ROW_THREADS, RING, SECONDS);
+        line l = line_from(&all, i);
         if (line_values(&l, RING) < 2)
             continue;
         any = true;
@@ -212,4 +219,5 @@ void section_memory(arena *a, const rows *r, section *s)
     over_rings(a, r, s);
     over_lengths(a, r, s);
     find_fastest(a, r, s);
+    section_finish(a, s);
 }

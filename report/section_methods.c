@@ -108,23 +108,24 @@ static void say(arena *a, section *s, const line *ways, int *others)
 
 static void tabulate_row(arena *a, table *t, const row *base, const row *r)
 {
-    table_cell(a, t, "%s", row_text(r, "method"));
-    table_cell(a, t, "%s", format_run(a, r));
-    table_cell(a, t, "%s", format_seconds(a, row_number(r, SECONDS)));
-    table_cell(a, t, "%s", base ? arena_text(a, "%.3f", row_number(r, SECONDS) / row_number(base, SECONDS)) : "-");
-    table_cell(a, t, "%s", format_count(a, row_number(r, RATE)));
-    table_cell(a, t, "%s", format_number(a, row_number(r, "gflops")));
-    table_cell(a, t, "%s", format_percent(a, row_number(r, "of_peak")));
-    table_cell(a, t, "%s", format_bytes(a, row_number(r, HELD)));
-    table_cell(a, t, "%s", format_count(a, row_number(r, "run.hops")));
+    table_put(a, t, row_text(r, "method"));
+    table_put(a, t, format_run(a, r));
+    table_put(a, t, format_seconds(a, row_number(r, SECONDS)));
+    table_put(a, t, base ? arena_text(a, "%.3f", row_number(r, SECONDS) / row_number(base, SECONDS)) : "-");
+    table_put(a, t, format_count(a, row_number(r, RATE)));
+    table_put(a, t, format_number(a, row_number(r, "gflops")));
+    table_put(a, t, format_percent(a, row_number(r, "of_peak")));
+    table_put(a, t, format_bytes(a, row_number(r, HELD)));
+    table_put(a, t, format_count(a, row_number(r, "run.hops")));
 }
 
 static void tabulate(arena *a, section *s, const line *ways)
 {
     table *t = section_table(a, s, format_problem(a, ways->at[0]),
                              "method|run|time#|to one piece#|tokens/s#|GFLOP/s#|of peak#|held#|hops#");
+    const row *base = one_piece(ways);
     for (int i = 0; i < ways->count; i++)
-        tabulate_row(a, t, one_piece(ways), ways->at[i]);
+        tabulate_row(a, t, base, ways->at[i]);
 }
 
 void section_methods(arena *a, const rows *r, section *s)
@@ -141,10 +142,11 @@ void section_methods(arena *a, const rows *r, section *s)
                                       .x_scale = CHART_LOG_COUNT,
                                       .y_scale = CHART_LOG,
                                       .missing = "no rows of the suites compare and seed-table with tokens a second"});
+    lines problems = lines_of(a, r, WAYS, SECONDS, SECONDS);
     for (int i = 0; i < r->count; i++) {
         line ways = {0};
         if (timed(&r->at[i]))
-            ways = line_from(a, r, i, WAYS, SECONDS, SECONDS);
+            ways = line_from(&problems, i);
         if (!ways.count)
             continue;
         draw(a, c, &ways);
@@ -153,4 +155,5 @@ void section_methods(arena *a, const rows *r, section *s)
     }
     if (!others)
         section_say(a, s, "No other method was timed on a problem of ours: how this library compares cannot be said.");
+    section_finish(a, s);
 }

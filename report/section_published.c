@@ -20,19 +20,19 @@ void section_published(arena *a, const rows *r, section *s)
                 "case|ours: dtype|ours: time#|ours: tokens/s#|ours: held#|published: where|published: device|"
                 "published: dtype|published: time#|published: tokens/s#|published: memory#|published time "
                 "includes|what was wrong with it");
-        table_cell(a, t, "%s", format_case(a, it));
-        table_cell(a, t, "%s", row_text(it, "problem.dtype"));
-        table_cell(a, t, "%s", format_seconds(a, row_number(it, "seconds.median")));
-        table_cell(a, t, "%s", format_count(a, row_number(it, "tokens_per_second")));
-        table_cell(a, t, "%s", format_bytes(a, row_number(it, "memory.peak_bytes")));
-        table_cell(a, t, "%s", row_text(it, "published.where"));
-        table_cell(a, t, "%s", row_text(it, "published.device"));
-        table_cell(a, t, "%s", row_text(it, "published.dtype"));
-        table_cell(a, t, "%s", format_seconds(a, row_number(it, "published.seconds")));
-        table_cell(a, t, "%s", format_count(a, row_number(it, "published.tokens_per_second")));
-        table_cell(a, t, "%s", format_bytes(a, row_number(it, "published.memory_bytes")));
-        table_cell(a, t, "%s", row_text(it, "published.includes"));
-        table_cell(a, t, "%s", row_text(it, "published.wrong"));
+        table_put(a, t, format_case(a, it));
+        table_put(a, t, row_text(it, "problem.dtype"));
+        table_put(a, t, format_seconds(a, row_number(it, "seconds.median")));
+        table_put(a, t, format_count(a, row_number(it, "tokens_per_second")));
+        table_put(a, t, format_bytes(a, row_number(it, "memory.peak_bytes")));
+        table_put(a, t, row_text(it, "published.where"));
+        table_put(a, t, row_text(it, "published.device"));
+        table_put(a, t, row_text(it, "published.dtype"));
+        table_put(a, t, format_seconds(a, row_number(it, "published.seconds")));
+        table_put(a, t, format_count(a, row_number(it, "published.tokens_per_second")));
+        table_put(a, t, format_bytes(a, row_number(it, "published.memory_bytes")));
+        table_put(a, t, row_text(it, "published.includes"));
+        table_put(a, t, row_text(it, "published.wrong"));
     }
     if (!t)
         section_say(a, s, "No row has a published figure beside it.");

@@ -25,17 +25,32 @@ static double cores(const row *r)
     return fmin(row_number(r, THREADS) * (together ? 1 : row_number(r, RING)), row_number(r, "machine.cores"));
 }
 
-/* The run in one piece with the fewest threads; NULL: there is none. */
-static const row *one_piece(const rows *rows, const row *r)
+/* The rows, and for each the run in one piece with the fewest threads that it is compared with; NULL: there is none. */
+typedef struct based {
+    const rows *rows;
+    const row **bases;
+} based;
+
+static based find_bases(arena *a, const rows *r)
 {
-    const row *best = NULL;
-    for (int i = 0; i < rows->count; i++) {
-        const row *it = &rows->at[i];
-        if (row_alike(it, r, SPREAD) && of_suite(it) && row_is(it, "run.strategy", "local") &&
-            (!best || row_number(it, THREADS) < row_number(best, THREADS)))
-            best = it;
+    int count;
+    const int *groups = rows_groups(a, r, SPREAD, &count);
+    const row **best = arena_take(a, (size_t)count * sizeof(const row *));
+    based b = {r, arena_take(a, (size_t)r->count * sizeof(const row *))};
+    for (int i = 0; i < r->count; i++) {
+        const row *it = &r->at[i], **of_group = &best[groups[i]];
+        if (of_suite(it) && row_is(it, "run.strategy", "local") &&
+            (!*of_group || row_number(it, THREADS) < row_number(*of_group, THREADS)))
+            *of_group = it;
     }
-    return best;
+    for (int i = 0; i < r->count; i++)
+        b.bases[i] = best[groups[i]];
+    return b;
+}
+
+static const row *one_piece(const based *b, const row *r)
+{
+    return b->bases[r - b->rows->at];
 }
 
 static double efficiency(const row *base, const row *r)
@@ -70,7 +85,8 @@ static void draw_ideal(arena *a, chart *c, const rows *r)
 {
     double most = 1, machine = 0;
     for (int i = 0; i < c->count; i++)
-        most = fmax(most, c->series[i].points[c->series[i].count - 1].x);
+        for (int j = 0; j < c->series[i].count; j++)
+            most = fmax(most, c->series[i].points[j].x);
     for (int i = 0; i < r->count; i++)
         if (of_suite(&r->at[i]))
             machine = fmax(machine, row_number(&r->at[i], "machine.cores"));
@@ -80,9 +96,9 @@ static void draw_ideal(arena *a, chart *c, const rows *r)
 
 /* ---- Sentences --------------------------------------------------------------------------------------------------- */
 
-static void say_line(arena *a, const rows *r, section *s, const line *l)
+static void say_line(arena *a, const based *b, section *s, const line *l)
 {
-    const row *largest = l->at[l->count - 1], *base = one_piece(r, largest);
+    const row *largest = l->at[l->count - 1], *base = one_piece(b, largest);
     double ranks = row_number(largest, RING);
     if (!base)
         section_say(a, s, "%s: no speed-up, because there is no run in one piece to compare with.",
@@ -118,24 +134,25 @@ static void say_waiting(arena *a, const rows *r, section *s)
 
 /* ---- The table --------------------------------------------------------------------------------------------------- */
 
-static void tabulate(arena *a, const rows *r, section *s)
+static void tabulate(arena *a, const based *b, section *s)
 {
+    const rows *r = b->rows;
     table *t = section_table(a, s, "Runs over ranks",
                              "case|run|time#|to one piece#|speed-up#|efficiency#|waiting#|balance#|hops#");
     for (int i = 0; i < r->count; i++) {
         const row *it = &r->at[i];
         if (!of_suite(it))
             continue;
-        const row *base = one_piece(r, it);
-        table_cell(a, t, "%s", format_case(a, it));
-        table_cell(a, t, "%s", format_run(a, it));
-        table_cell(a, t, "%s", format_seconds(a, row_number(it, SECONDS)));
-        table_cell(a, t, "%s", base ? arena_text(a, "%.3f", row_number(it, SECONDS) / row_number(base, SECONDS)) : "-");
-        table_cell(a, t, "%s", base ? arena_text(a, "%.2f", cores(it) * efficiency(base, it)) : "-");
-        table_cell(a, t, "%s", base ? format_percent(a, efficiency(base, it)) : "-");
-        table_cell(a, t, "%s", format_percent(a, waiting(it)));
-        table_cell(a, t, "%s", format_number(a, row_number(it, "figures.balance")));
-        table_cell(a, t, "%s", format_count(a, row_number(it, "run.hops")));
+        const row *base = one_piece(b, it);
+        table_put(a, t, format_case(a, it));
+        table_put(a, t, format_run(a, it));
+        table_put(a, t, format_seconds(a, row_number(it, SECONDS)));
+        table_put(a, t, base ? arena_text(a, "%.3f", row_number(it, SECONDS) / row_number(base, SECONDS)) : "-");
+        table_put(a, t, base ? arena_text(a, "%.2f", cores(it) * efficiency(base, it)) : "-");
+        table_put(a, t, base ? format_percent(a, efficiency(base, it)) : "-");
+        table_put(a, t, format_percent(a, waiting(it)));
+        table_put(a, t, format_number(a, row_number(it, "figures.balance")));
+        table_put(a, t, format_count(a, row_number(it, "run.hops")));
     }
 }
 
@@ -166,22 +183,25 @@ void section_ranks(arena *a, const rows *r, section *s)
                             .missing = "no rows of suite ring over ranks with a run in one piece"}};
     section_chart(a, s, &forms[0]);
     section_chart(a, s, &forms[1]);
+    based b = find_bases(a, r);
+    lines all = lines_of(a, r, ROW_RING | ROW_THREADS, RING, SECONDS);
     for (int i = 0; i < r->count; i++) {
         const row *it = &r->at[i];
         if (!of_suite(it) || row_is(it, "run.strategy", "local"))
             continue;
-        const row *base = one_piece(r, it);
+        const row *base = one_piece(&b, it);
         if (base && !simulated(it))
             draw(a, &s->charts[0], base, it, cores(it));
         if (base)
             draw(a, &s->charts[1], base, it, 1);
-        line l = line_from(a, r, i, ROW_RING | ROW_THREADS, RING, SECONDS);
+        line l = line_from(&all, i);
         if (l.count)
-            say_line(a, r, s, &l);
+            say_line(a, &b, s, &l);
     }
     draw_ideal(a, &s->charts[0], r);
     say_waiting(a, r, s);
     if (!s->sentence_count)
         section_say(a, s, "No row of suite ring ran over ranks: there is no speed-up to speak of.");
-    tabulate(a, r, s);
+    tabulate(a, &b, s);
+    section_finish(a, s);
 }

@@ -127,4 +127,5 @@ void section_roofline(arena *a, const rows *r, section *s)
     if (machine)
         draw_roof(a, c, machine, least, most);
     say(a, r, s, machine);
+    section_finish(a, s);
 }

@@ -1,6 +1,7 @@
 /* The rows themselves: what there is, how good it is, what failed, and all of them in tables. */
 #include "bench/sampling.h"
 #include "format.h"
+#include "line.h"
 #include "section.h"
 
 #include <math.h>
@@ -11,16 +12,12 @@
 /* The different texts of a field, in the order of rows, separated by "; ". */
 static const char *different(arena *a, const rows *r, const char *path, int *count)
 {
-    const char *all = "";
-    *count = 0;
-    for (int i = 0; i < r->count; i++) {
-        bool met = !row_has(&r->at[i], path);
-        for (int j = 0; j < i && !met; j++)
-            met = row_has(&r->at[j], path) && row_is(&r->at[j], path, row_text(&r->at[i], path));
-        if (!met)
-            all = arena_text(a, "%s%s%s", all, (*count)++ ? "; " : "", row_text(&r->at[i], path));
-    }
-    return all;
+    const int *numbers = rows_texts(a, r, path, count);
+    const char **texts = arena_take(a, (size_t)*count * sizeof *texts);
+    for (int i = 0; i < r->count; i++)
+        if (numbers[i] >= 0)
+            texts[numbers[i]] = row_text(&r->at[i], path);
+    return arena_join(a, texts, *count, "; ");
 }
 
 /* The largest number of a field; NAN: no row has it. */
@@ -45,13 +42,13 @@ static void tabulate_machine(arena *a, const rows *r, section *s)
     int count;
     for (size_t i = 0; i < sizeof TEXTS / sizeof *TEXTS; i++) {
         const char *text = different(a, r, TEXTS[i].path, &count);
-        table_cell(a, t, "%s", TEXTS[i].name);
-        table_cell(a, t, "%s", *text ? text : "-");
+        table_put(a, t, TEXTS[i].name);
+        table_put(a, t, *text ? text : "-");
     }
     table_cell(a, t, "cores");
-    table_cell(a, t, "%s", format_count(a, largest(r, "machine.cores")));
+    table_put(a, t, format_count(a, largest(r, "machine.cores")));
     table_cell(a, t, "memory");
-    table_cell(a, t, "%s", format_bytes(a, largest(r, "machine.memory_bytes")));
+    table_put(a, t, format_bytes(a, largest(r, "machine.memory_bytes")));
     table_cell(a, t, "multiply-add peak, highest reading");
     table_cell(a, t, "%s GFLOP/s", format_number(a, largest(r, "machine.peak_gflops")));
     table_cell(a, t, "memory bandwidth, highest reading");
@@ -154,7 +151,7 @@ static bool meets(const row *r)
 
 static void say_goals(arena *a, const rows *r, section *s)
 {
-    const char *missed = "";
+    const char **missed = NULL;
     int goals = 0, met = 0;
     for (int i = 0; i < r->count; i++) {
         const row *it = &r->at[i];
@@ -162,13 +159,17 @@ static void say_goals(arena *a, const rows *r, section *s)
             continue;
         goals++;
         met += meets(it);
-        if (!meets(it))
-            missed = arena_text(a, "%s%s %s: %s of %s, %s", missed, *missed ? ";" : " Missed:", format_case(a, it),
-                                format_number(a, row_number(it, "against.value")),
-                                format_number(a, row_number(it, "against.goal")), row_text(it, "against.what"));
+        if (meets(it))
+            continue;
+        missed = arena_more(a, missed, goals - met - 1, sizeof *missed);
+        missed[goals - met - 1] =
+            arena_text(a, "%s: %s of %s, %s", format_case(a, it), format_number(a, row_number(it, "against.value")),
+                       format_number(a, row_number(it, "against.goal")), row_text(it, "against.what"));
     }
+    bool all = met == goals;
     if (goals)
-        section_say(a, s, "%d of %d goals are met.%s%s", met, goals, missed, *missed ? "." : "");
+        section_say(a, s, "%d of %d goals are met.%s%s%s", met, goals,
+                    all ? "" : " Missed: ", arena_join(a, missed, goals - met, "; "), all ? "" : ".");
 }
 
 static void say_predictions(arena *a, const rows *r, section *s)
@@ -210,11 +211,11 @@ void section_failed(arena *a, const rows *r, section *s)
             continue;
         if (!t)
             t = section_table(a, s, "Failed rows", "suite|case|problem|run|reason");
-        table_cell(a, t, "%s", row_text(it, "suite"));
-        table_cell(a, t, "%s", format_case(a, it));
-        table_cell(a, t, "%s", format_problem(a, it));
-        table_cell(a, t, "%s", format_run(a, it));
-        table_cell(a, t, "%s", row_has(it, "reason") ? row_text(it, "reason") : "out of tolerance");
+        table_put(a, t, row_text(it, "suite"));
+        table_put(a, t, format_case(a, it));
+        table_put(a, t, format_problem(a, it));
+        table_put(a, t, format_run(a, it));
+        table_put(a, t, row_has(it, "reason") ? row_text(it, "reason") : "out of tolerance");
     }
     if (!t)
         section_say(a, s, "No row failed.");
@@ -231,22 +232,31 @@ static const char *against(arena *a, const row *r)
 
 static void tabulate_row(arena *a, table *t, const row *r)
 {
-    table_cell(a, t, "%s", format_case(a, r));
-    table_cell(a, t, "%s", format_problem(a, r));
-    table_cell(a, t, "%s", format_run(a, r));
-    table_cell(a, t, "%s", format_seconds(a, row_number(r, "seconds.median")));
-    table_cell(a, t, "%s", format_percent(a, row_number(r, "seconds.spread")));
-    table_cell(a, t, "%s",
-               row_has(r, "seconds")
-                   ? arena_text(a, "%.0f/%.0f", row_number(r, "seconds.quiet"), row_number(r, "seconds.samples"))
-                   : "-");
-    table_cell(a, t, "%s", format_number(a, row_number(r, "gflops")));
-    table_cell(a, t, "%s", format_percent(a, row_number(r, "of_peak")));
-    table_cell(a, t, "%s", format_bytes(a, row_number(r, "memory.planned_peak_bytes")));
-    table_cell(a, t, "%s", format_bytes(a, row_number(r, "memory.peak_bytes")));
-    table_cell(a, t, "%s", format_bytes(a, row_number(r, "memory.rss_peak_bytes")));
-    table_cell(a, t, "%s", row_has(r, "error") ? arena_text(a, "%.1e", row_number(r, "error.largest")) : "-");
-    table_cell(a, t, "%s", against(a, r));
+    table_put(a, t, format_case(a, r));
+    table_put(a, t, format_problem(a, r));
+    table_put(a, t, format_run(a, r));
+    table_put(a, t, format_seconds(a, row_number(r, "seconds.median")));
+    table_put(a, t, format_percent(a, row_number(r, "seconds.spread")));
+    table_put(a, t,
+              row_has(r, "seconds")
+                  ? arena_text(a, "%.0f/%.0f", row_number(r, "seconds.quiet"), row_number(r, "seconds.samples"))
+                  : "-");
+    table_put(a, t, format_number(a, row_number(r, "gflops")));
+    table_put(a, t, format_percent(a, row_number(r, "of_peak")));
+    table_put(a, t, format_bytes(a, row_number(r, "memory.planned_peak_bytes")));
+    table_put(a, t, format_bytes(a, row_number(r, "memory.peak_bytes")));
+    table_put(a, t, format_bytes(a, row_number(r, "memory.rss_peak_bytes")));
+    table_put(a, t, row_has(r, "error") ? arena_text(a, "%.1e", row_number(r, "error.largest")) : "-");
+    table_put(a, t, against(a, r));
+}
+
+static void tabulate_suite(arena *a, section *s, const line *members)
+{
+    table *t = section_table(a, s, arena_text(a, "Suite %s", row_text(members->at[0], "suite")),
+                             "case|problem|run|time#|spread#|quiet#|GFLOP/s#|of peak#|planned#|accounted#|resident#|"
+                             "error#|against");
+    for (int i = 0; i < members->count; i++)
+        tabulate_row(a, t, members->at[i]);
 }
 
 void section_cases(arena *a, const rows *r, section *s)
@@ -255,19 +265,19 @@ void section_cases(arena *a, const rows *r, section *s)
     s->about =
         "Spread: between the quartiles, to the median. Quiet: samples that nothing disturbed, of all; medians are over "
         "the quiet ones, over all where none was. Of peak: to the multiply-add peak around each sample.";
+    int suites;
+    const int *numbers = rows_texts(a, r, "suite", &suites);
+    line *members = arena_take(a, (size_t)suites * sizeof *members);
     for (int i = 0; i < r->count; i++) {
-        const char *suite = row_text(&r->at[i], "suite");
-        bool met = r->at[i].failed;
-        for (int j = 0; j < i && !met; j++)
-            met = !r->at[j].failed && row_is(&r->at[j], "suite", suite);
-        if (met)
+        line *l = &members[numbers[i]];
+        if (r->at[i].failed)
             continue;
-        table *t =
-            section_table(a, s, arena_text(a, "Suite %s", suite),
-                          "case|problem|run|time#|spread#|quiet#|GFLOP/s#|of peak#|planned#|accounted#|resident#|"
-                          "error#|against");
-        for (int j = i; j < r->count; j++)
-            if (!r->at[j].failed && row_is(&r->at[j], "suite", suite))
-                tabulate_row(a, t, &r->at[j]);
+        l->at = arena_more(a, l->at, l->count, sizeof(const row *));
+        l->at[l->count++] = &r->at[i];
+    }
+    for (int i = 0; i < r->count; i++) {
+        const line *l = &members[numbers[i]];
+        if (l->count && l->at[0] == &r->at[i])
+            tabulate_suite(a, s, l);
     }
 }

@@ -12,10 +12,10 @@ static void hear(void *user, const char *path, int line, const char *what)
     ++*(int *)user;
 }
 
-static void check_row(const row *r)
+static void check_row(const rows *all, const row *r)
 {
     const char *path;
-    MUST(r->key && *r->key);
+    MUST(rows_find(all, r) == r);
     for (int f = 0; (path = row_field(f)); f++) {
         MUST(strlen(row_text(r, path)) <= ROWS_MOST_TEXT && !strpbrk(row_text(r, path), "\n\r\033"));
         MUST(!(fabs(row_number(r, path)) > ROWS_MOST_NUMBER));
@@ -62,7 +62,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     fclose(stream);
     MUST(found == r.count + r.replaced && complaints == r.unusable);
     for (int i = 0; i < r.count; i++)
-        check_row(&r.at[i]);
+        check_row(&r, &r.at[i]);
     if (r.count)
         check_report(&r);
     rows_free(&r);

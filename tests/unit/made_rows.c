@@ -2,6 +2,7 @@
 
 #include "support/unit.h"
 
+#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -2,6 +2,7 @@
 #include "made_rows.h"
 #include "support/unit.h"
 
+#include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -214,8 +215,11 @@ static void the_newest_counts(void **state)
     made_rows_add(&r, &(made_row){.kernel = "generic"});
     made_rows_add(&r, &(made_row){.name = "another case"});
     assert_int_equal(r.count, 4);
-    assert_ptr_equal(rows_find(&r, r.at[2].key), &r.at[2]);
-    assert_null(rows_find(&r, "nothing"));
+    assert_ptr_equal(rows_find(&r, &r.at[2]), &r.at[2]);
+    rows other = {0};
+    made_rows_add(&other, &(made_row){.threads = 2, .name = "another case"});
+    assert_null(rows_find(&r, &other.at[0]));
+    rows_free(&other);
     rows_free(&r);
 }
 
