@@ -232,9 +232,9 @@ ra_status ra_plan_create(const ra_problem *their_problem, const ra_options *thei
     *plan = NULL;
     if (!their_problem)
         return ra_fail(RA_ERROR_ARGUMENT, "problem is NULL");
-    ra_status status = ra_copy_in(&problem, sizeof problem, their_problem, "ra_problem", "RA_PROBLEM_INIT");
+    ra_status status = ra_copy_in(&problem, their_problem, &ra_sized_problem);
     if (!status && their_options)
-        status = ra_copy_in(&options, sizeof options, their_options, "ra_options", "RA_OPTIONS_INIT");
+        status = ra_copy_in(&options, their_options, &ra_sized_options);
     if (status)
         return status;
     ra_plan *made = calloc(1, sizeof *made);
@@ -278,7 +278,7 @@ ra_status ra_plan_describe(const ra_plan *p, ra_plan_info *info)
                          p->flops,
                          p->peak_bytes,
                          p->pattern.blocks ? p->pattern.blocks->density : 1};
-    return ra_copy_out(info, &ours, sizeof ours, "ra_plan_info", "RA_PLAN_INFO_INIT");
+    return ra_copy_out(info, &ours, &ra_sized_plan_info);
 }
 
 ra_status ra_plan_visible(const ra_plan *p, int64_t head, int64_t query, int64_t first_key, int64_t count,
@@ -318,7 +318,7 @@ ra_status ra_forward(const ra_plan *p, const ra_tensor *q, const ra_tensor *k, c
     ra_stats ours = RA_STATS_INIT;
     ra_status status = check_inputs(p, q, k, v);
     if (!status && stats)
-        status = ra_check_sized(stats, "ra_stats", "RA_STATS_INIT");
+        status = ra_check_sized(stats, &ra_sized_stats);
     if (!status)
         status = ra_tensor_check(output, "output", p->batch, p->q_len, p->heads, p->value_dim);
     if (!status && lse)
@@ -332,7 +332,7 @@ ra_status ra_forward(const ra_plan *p, const ra_tensor *q, const ra_tensor *k, c
     if (!status)
         status = ra_execute(p, kernel, q, k, v, output, lse, &ours);
     if (!status && stats)
-        status = ra_copy_out(stats, &ours, sizeof ours, "ra_stats", "RA_STATS_INIT");
+        status = ra_copy_out(stats, &ours, &ra_sized_stats);
     return status;
 }
 
@@ -362,5 +362,5 @@ ra_status ra_system_describe(ra_system_info *info)
     if (status)
         return status;
     ours.kernel = kernel->id;
-    return ra_copy_out(info, &ours, sizeof ours, "ra_system_info", "RA_SYSTEM_INFO_INIT");
+    return ra_copy_out(info, &ours, &ra_sized_system_info);
 }

@@ -101,7 +101,7 @@ static ra_status make_ring_plan(ra_ring_plan *ring, const ra_problem *problem, c
     ring->own_split = o->q_pieces || o->kv_pieces;
     o->q_pieces = o->kv_pieces = NULL;
     if (options)
-        status = ra_copy_in(&ring->asked, sizeof ring->asked, options, "ra_options", "RA_OPTIONS_INIT");
+        status = ra_copy_in(&ring->asked, options, &ra_sized_options);
     return status ? status : ra_ring_plan_fill(ring);
 }
 
@@ -116,8 +116,7 @@ static ra_status create(const ra_problem *problem, const ra_options *options, co
     ring->asked = (ra_options)RA_OPTIONS_INIT;
     ra_status status = RA_OK;
     if (their_ring)
-        status =
-            ra_copy_in(&ring->options, sizeof ring->options, their_ring, "ra_ring_options", "RA_RING_OPTIONS_INIT");
+        status = ra_copy_in(&ring->options, their_ring, &ra_sized_ring_options);
     if (ranks)
         ring->options.ranks = ranks;
     if (!status)
@@ -132,7 +131,7 @@ static ra_status create(const ra_problem *problem, const ra_options *options, co
 
 int64_t ra_ring_plan_process_bytes(const ra_ring_plan *ring)
 {
-    return ra_ring_largest(ring);
+    return ring ? ra_ring_largest(ring) : 0;
 }
 
 ra_status ra_ring_smallest(const ra_problem *problem, const ra_options *options, const ra_ring_options *their_ring,
@@ -142,7 +141,7 @@ ra_status ra_ring_smallest(const ra_problem *problem, const ra_options *options,
     if (!their_ring || !ranks)
         return ra_fail(RA_ERROR_ARGUMENT, "%s is NULL", their_ring ? "ranks" : "ring");
     *ranks = 0;
-    ra_status status = ra_copy_in(&ring, sizeof ring, their_ring, "ra_ring_options", "RA_RING_OPTIONS_INIT");
+    ra_status status = ra_copy_in(&ring, their_ring, &ra_sized_ring_options);
     if (!status && (ring.q_pieces || ring.kv_pieces))
         status = ra_fail(RA_ERROR_ARGUMENT, "q_pieces, kv_pieces: a split of one's own is for one number of ranks");
     ra_ring_plan *plan = NULL;
@@ -216,7 +215,7 @@ void ra_ring_plan_free(ra_ring_plan *ring)
 
 const ra_plan *ra_ring_plan_problem(const ra_ring_plan *ring)
 {
-    return ring->plan;
+    return ring ? ring->plan : NULL;
 }
 
 static ra_status check_rank(const ra_ring_plan *ring, int rank)
@@ -236,7 +235,7 @@ ra_status ra_ring_plan_rank(const ra_ring_plan *ring, int rank, ra_rank_info *in
     ra_rank_plan planned;
     if (!status)
         status = ra_ring_plan_one(ring, rank, &planned);
-    return status ? status : ra_copy_out(info, &planned.info, sizeof *info, "ra_rank_info", "RA_RANK_INFO_INIT");
+    return status ? status : ra_copy_out(info, &planned.info, &ra_sized_rank_info);
 }
 
 /* ---- Rows -------------------------------------------------------------------------------------------------------- */
@@ -248,7 +247,9 @@ static ra_status piece_of(const ra_ring_plan *ring, const ra_partition *partitio
     if (status)
         return status;
     ra_share share = ra_partition_share(partition, rank);
-    if (!piece || index < 0 || index >= share.ranges)
+    if (!piece)
+        return ra_fail(RA_ERROR_ARGUMENT, "piece is NULL");
+    if (index < 0 || index >= share.ranges)
         return ra_fail(RA_ERROR_ARGUMENT, "index %lld: rank %d has %lld runs of rows", (long long)index, rank,
                        (long long)share.ranges);
     ra_range range = ra_share_range(&share, index);
@@ -374,7 +375,7 @@ static ra_status execute(const ra_ring_plan *ring, ra_comm *comm, const ra_tenso
     const ra_kernel *kernel = NULL;
     int ranks = ring->options.ranks;
     ra_rank_stats *all = NULL;
-    ra_status status = stats ? ra_check_sized(stats, "ra_rank_stats", "RA_RANK_STATS_INIT") : RA_OK;
+    ra_status status = stats ? ra_check_sized(stats, &ra_sized_rank_stats) : RA_OK;
     size_t size = stats ? stats->size : 0;
     if (!status && stats && !(all = calloc((size_t)ranks, sizeof *all)))
         status = ra_fail(RA_ERROR_MEMORY, "out of memory: statistics of %d ranks", ranks);
@@ -385,7 +386,7 @@ static ra_status execute(const ra_ring_plan *ring, ra_comm *comm, const ra_tenso
     for (int rank = 0; rank < ranks && stats && !status; rank++) {
         ra_rank_stats *their = (ra_rank_stats *)((char *)stats + (size_t)rank * size);
         their->size = size;
-        status = ra_copy_out(their, &all[rank], sizeof *all, "ra_rank_stats", "RA_RANK_STATS_INIT");
+        status = ra_copy_out(their, &all[rank], &ra_sized_rank_stats);
     }
     free(all);
     return status;

@@ -2,6 +2,13 @@
  * ringattn.h - exact softmax attention, planned before it runs and counted while it runs, in one process or spread over
  * ranks.
  *
+ * The header has five tiers. Each one needs only those before it:
+ *     1  The first program   tensors, the problem, plan and run
+ *     2  Plans               options, presets, what a plan will do, the oracle, the machine
+ *     3  Files               arrays in files, tensors that are read and written by rows
+ *     4  Ranks               one sequence over many ranks
+ *     5  Saving              runs over ranks that can go on after they were stopped
+ *
  * A complete program: causal attention of 8 heads over 1000 tokens.
  *
  *     #include <ringattn/ringattn.h>
@@ -37,18 +44,22 @@
  * Build it with `cc program.c $(pkg-config --cflags --libs ringattn)`.
  *
  * Rules that hold everywhere:
- *  - A function that can fail returns ra_status; ra_last_message() then says what was wrong, with the values. The
+ *  - A function that can fail returns ra_status. ra_last_message() then says what was wrong, with the values. The
  *    message belongs to the calling thread and lasts until that thread's next failing call.
  *  - What was asked for runs, or a status says why not. There is no fallback.
- *  - Structs that begin with `size` are set up with their RA_..._INIT macro, so that they can grow compatibly.
- *  - Tensors are views: the library never owns, copies or frees the memory behind them. Freeing NULL is legal.
+ *  - NULL where an object is required is RA_ERROR_ARGUMENT. Functions without a status return 0, NULL or -1 for it, or
+ *    do nothing. Freeing NULL is legal.
+ *  - Structs that begin with `size` can grow in later versions. Set them up with their RA_..._INIT macro or with the
+ *    ra_..._init function beside it: ra_problem_init(&problem, sizeof problem). The function gives the same defaults,
+ *    and writes no more than the size that it is told: callers in other languages need not repeat them.
+ *  - Tensors are views: the library never owns, copies or frees the memory behind them.
  *  - Threads: any function may be called from several threads at once, on different objects. An ra_plan is read only
- *    after it is made, so several threads may run the same plan at the same time, on different outputs. An ra_array is
- *    for one thread at a time, but for reading, and for writing ranges that do not overlap.
- *    A communicator (ra_comm) and a storage (ra_storage) are for one thread at a time.
+ *    after it is made, so several threads may run the same plan at the same time, on different outputs. An ra_array
+ *    may be read by several threads at once, and written by several in ranges that do not overlap; apart from that it
+ *    is for one thread at a time. So are a communicator (ra_comm) and a storage (ra_storage).
  *  - The result has the same bits for any number of threads; spread over ranks, see ra_strategy.
- *  - After fork() a child may use everything but ra_forward with more than one thread, if its parent has run that: the
- *    OpenMP runtime does not survive it. exec() first, or ask for one thread.
+ *  - After fork() a child runs with one thread: OpenMP runtimes do not survive a fork. There 0 threads means one, and
+ *    more are RA_ERROR_UNSUPPORTED. A child that calls exec() starts anew.
  */
 #ifndef RINGATTN_H
 #define RINGATTN_H
@@ -67,6 +78,8 @@ extern "C" {
 #define RA_API
 #endif
 
+/* ==== Tier 1: the first program ================================================================================= */
+
 /* ---- Version --------------------------------------------------------------------------------------------------- */
 
 #define RA_VERSION_MAJOR 0
@@ -81,7 +94,7 @@ RA_API const char *ra_version(void);
 typedef enum ra_status {
     RA_OK = 0,
     RA_ERROR_ARGUMENT = 1,    /* a value that is never legal, or values that disagree */
-    RA_ERROR_UNSUPPORTED = 2, /* legal, but not on this processor or in this build */
+    RA_ERROR_UNSUPPORTED = 2, /* legal, but not on this processor, in this build or in this process */
     RA_ERROR_MEMORY = 3,      /* an allocation failed, or a size does not fit the address space */
     RA_ERROR_FILE = 4,        /* a file could not be opened, read or written */
     RA_ERROR_FORMAT = 5,      /* a file was read, and is not what it should be */
@@ -112,9 +125,11 @@ typedef enum ra_layout {
 } ra_layout;
 
 /*
- * A view of a four-dimensional tensor in the caller's memory. Strides count elements and may be anything, zero and
- * negative included, for tensors that are read; elements of a tensor that is written must not overlap each other or
- * any tensor that is read. `data` points at element [0, 0, 0, 0], and is aligned as elements of its dtype are.
+ * A view of a four-dimensional tensor in the caller's memory. `data` points at element [0, 0, 0, 0], and is aligned as
+ * elements of its dtype are; a view without elements may have NULL. Strides count elements. Those of a tensor that is
+ * read may be anything, zero and negative included. A tensor that is written must not have two indices with the same
+ * memory, and must not share memory with any other tensor of the call: that is RA_ERROR_ARGUMENT. Views that lie
+ * between each other and share no element are fine, such as every second head of one array.
  */
 typedef struct ra_tensor {
     void *data;
@@ -131,6 +146,21 @@ RA_API ra_tensor ra_tensor_dense(const void *data, ra_dtype dtype, ra_layout lay
 RA_API double ra_tensor_get(const ra_tensor *tensor, int64_t batch, int64_t seq, int64_t head, int64_t dim);
 RA_API void ra_tensor_set(const ra_tensor *tensor, int64_t batch, int64_t seq, int64_t head, int64_t dim, double value);
 
+/* ---- Made-up data ---------------------------------------------------------------------------------------------- */
+
+/* Zero mean, unit variance. */
+typedef enum ra_distribution { RA_UNIFORM = 0, RA_NORMAL = 1 } ra_distribution;
+
+/*
+ * Values [first, first + count) of the stream `seed`. A value depends on seed and index alone, so any process can make
+ * any part by itself. The bits are the same on every machine.
+ */
+RA_API void ra_generate(ra_distribution distribution, uint64_t seed, int64_t first, int64_t count, float *values);
+
+/* The same as elements of RA_F32, or rounded to RA_F16 or RA_BF16 (nearest even). */
+RA_API ra_status ra_generate_as(ra_distribution distribution, uint64_t seed, int64_t first, int64_t count,
+                                ra_dtype dtype, void *elements);
+
 /* ---- The problem ----------------------------------------------------------------------------------------------- */
 
 /* "Like its counterpart": kv_len like q_len, kv_heads like heads, value_dim like head_dim. */
@@ -143,8 +173,9 @@ RA_API void ra_tensor_set(const ra_tensor *tensor, int64_t batch, int64_t seq, i
  *     output[i] = sum_j softmax_j(scale * q[i] . k[j]) v[j]   over the keys j that the pattern lets i see,
  * with key/value head h / (heads / kv_heads). Query i sits at global position i + (kv_len - q_len).
  * A row that sees no key gives +0 and a log-sum-exp of -infinity. A row whose visible scores include +inf or NaN, or
- * are all -inf, gives NaN; scores past 2.3e38 count as infinite, and so do sums of values past the range of a float.
+ * are all -inf, gives NaN. Scores past 2.3e38 count as infinite, and so do sums of values past the range of a float.
  * Keys and values that a query does not see never touch it, whatever they contain.
+ * Without a batch or without queries there is nothing to do. Without keys every row is one that sees no key.
  *
  * `pattern` is a text (NULL: "full"), read by ra_plan_create and not kept. Terms joined with '+' all apply:
  *     full                     every key
@@ -153,18 +184,18 @@ RA_API void ra_tensor_set(const ra_tensor *tensor, int64_t batch, int64_t seq, i
  *     documents:LEN,LEN,...    packed sequences that do not see each other; lengths add up to kv_len
  *     documents:@FILE.npy      the same, from a one-dimensional int64 array (see ra_array for its path)
  *     dilated:W/R,W/R,...[:mode=paper|union|grouped|torchscale]
- *                              segments of W positions of which every R-th takes part, from an offset on that goes by
- *                              query head; a key in two branches counts twice, unless mode=union
+ *                              segments of W positions, of which every R-th takes part. The first of them goes by query
+ *                              head. A key in two branches counts twice, unless mode=union
  *     blocks:SIZE[:local=N][:global=N][:stride=N][:random=N][:seed=S][:density=F][:mask=@FILE.npy]
- *                              blocks of SIZE positions, of whose pairs some are kept: the diagonal and what the
- *                              settings add to it
+ *                              blocks of SIZE positions, of whose pairs some are kept: the diagonal, or what the mask
+ *                              says, and what the other settings add
  * docs/PATTERNS.md has pictures and the details. Everything counts from global position 0, on all ranks.
  */
 typedef struct ra_problem {
     size_t size;
-    int64_t batch;     /* >= 1 */
-    int64_t q_len;     /* >= 1 */
-    int64_t kv_len;    /* >= 1, or RA_SAME */
+    int64_t batch;     /* >= 0 */
+    int64_t q_len;     /* >= 0 */
+    int64_t kv_len;    /* >= 0, or RA_SAME */
     int64_t heads;     /* >= 1, a multiple of kv_heads */
     int64_t kv_heads;  /* >= 1, or RA_SAME */
     int64_t head_dim;  /* 1..1024 */
@@ -179,15 +210,23 @@ typedef struct ra_problem {
     }
 
 /*
- * The pattern that goes by a name: "longnet", "longnet-causal", "bigbird", "longformer", "sparse90". NULL, and a
- * message that lists them, for any other.
+ * The defaults of RA_PROBLEM_INIT for a struct of `size` bytes, which becomes its size. A smaller struct, of an older
+ * header, gets the fields that it has. A size that no version has had is RA_ERROR_ARGUMENT. There is such a function
+ * for every struct that grows.
  */
-RA_API const char *ra_preset(const char *name);
+RA_API ra_status ra_problem_init(ra_problem *problem, size_t size);
 
-/* The names, one after the other from 0 on; NULL after the last. */
-RA_API const char *ra_preset_name(int i);
+/* ---- Plan and run ---------------------------------------------------------------------------------------------- */
 
-/* ---- Options --------------------------------------------------------------------------------------------------- */
+typedef struct ra_plan ra_plan;
+typedef struct ra_options ra_options; /* tier 2 */
+
+/*
+ * Check the problem and lay out the run. `options` may be NULL for the defaults. On success *plan is the caller's, to
+ * be freed with ra_plan_free; on failure it is NULL.
+ */
+RA_API ra_status ra_plan_create(const ra_problem *problem, const ra_options *options, ra_plan **plan);
+RA_API void ra_plan_free(ra_plan *plan);
 
 typedef enum ra_kernel_id {
     RA_KERNEL_AUTO = 0, /* the RA_KERNEL environment variable if set, else the fastest this machine has */
@@ -195,6 +234,49 @@ typedef enum ra_kernel_id {
     RA_KERNEL_AVX2 = 2,
     RA_KERNEL_AVX512 = 3
 } ra_kernel_id;
+
+/* How rows are computed. Chosen from the problem alone, never from the number of threads. */
+typedef enum ra_variant {
+    RA_VARIANT_TILE = 0,  /* groups of queries in the vector lanes */
+    RA_VARIANT_DECODE = 1 /* few queries against many keys: bound by memory */
+} ra_variant;
+
+/* What a run did. */
+typedef struct ra_stats {
+    size_t size;
+    ra_kernel_id kernel;
+    ra_variant variant;
+    int threads;                                      /* that really worked */
+    double seconds_compute;                           /* the attention alone */
+    double tiles, pairs_visible, pairs_worked, flops; /* as in ra_plan_info, for the keys of this run */
+    int64_t planned_peak_bytes;
+    int64_t peak_bytes; /* by the library's own accountant */
+} ra_stats;
+
+#define RA_STATS_INIT                                                                                                  \
+    {                                                                                                                  \
+        sizeof(ra_stats), RA_KERNEL_AUTO, RA_VARIANT_TILE, 0, 0, 0, 0, 0, 0, 0, 0                                      \
+    }
+
+RA_API ra_status ra_stats_init(ra_stats *stats, size_t size);
+
+/*
+ * Run the plan. q is [batch, q_len, heads, head_dim], k and v have kv_len and kv_heads, v and output have value_dim;
+ * each has a dtype and strides of its own. `lse`, if not NULL, receives the natural logarithm of the sum of the
+ * exponentials of the scaled scores: an RA_F32 view with dim 1. `stats` may be NULL. After a failure the contents of
+ * output and lse are undefined.
+ *
+ * k and v may have fewer keys than the plan: seq, the same in both, from 0 to kv_len. The result is that of a plan for
+ * so many keys, within rounding, with the queries at their end: query i sits at position i + (seq - q_len). It takes no
+ * more memory than was planned. So one plan serves a cache that grows. Patterns whose text fixes the length, documents
+ * and mask files, refuse other lengths.
+ */
+RA_API ra_status ra_forward(const ra_plan *plan, const ra_tensor *q, const ra_tensor *k, const ra_tensor *v,
+                            const ra_tensor *output, const ra_tensor *lse, ra_stats *stats);
+
+/* ==== Tier 2: plans ============================================================================================= */
+
+/* ---- Options --------------------------------------------------------------------------------------------------- */
 
 /* "generic", "avx2", "avx512"; "auto" for RA_KERNEL_AUTO; NULL for anything else. */
 RA_API const char *ra_kernel_name(ra_kernel_id kernel);
@@ -204,46 +286,51 @@ RA_API int ra_kernel_available(ra_kernel_id kernel);
 
 /*
  * Called from the thread that called ra_forward, between key blocks: `done` of `total` visible pairs are finished. Over
- * ranks, each rank calls it for its own pairs, from its own thread; the simulation for all of them.
+ * ranks, each rank calls it for its own pairs, from its own thread; the simulation calls it for all of them.
  * Returning non-zero stops the run with RA_ERROR_CANCELLED. The last call of a run that succeeds has done == total.
  */
 typedef int (*ra_progress)(void *user, double done, double total);
 
 /*
- * The order in which tiles, a group of queries against a block of keys, are worked. Row: all groups of a task against a
- * block, then the next block. The others go through squares of 8 groups and 8 blocks: serpentine back and forth,
- * hilbert along a Hilbert curve. Data stay where they are, and results agree within rounding.
+ * The order in which tiles are worked. A tile is a group of queries against a block of keys. Row: all groups of a task
+ * against a block, then the next block. The others go through squares of 8 groups and 8 blocks: serpentine back and
+ * forth, hilbert along a Hilbert curve. Data stay where they are, and results agree within rounding.
  */
 typedef enum ra_tile_order { RA_TILES_ROW = 0, RA_TILES_SERPENTINE = 1, RA_TILES_HILBERT = 2 } ra_tile_order;
 
 /* "row", "serpentine", "hilbert"; NULL for anything else. */
 RA_API const char *ra_tile_order_name(ra_tile_order order);
 
-typedef struct ra_options {
+struct ra_options {
     size_t size;
-    int threads; /* 0: as many as this process may use cores */
+    int threads; /* 0: as many as this process may use cores; one in the child of a fork */
     ra_kernel_id kernel;
     ra_progress progress; /* NULL: none */
     void *progress_user;
     ra_tile_order tiles;
-} ra_options;
+};
 
 #define RA_OPTIONS_INIT                                                                                                \
     {                                                                                                                  \
         sizeof(ra_options), 0, RA_KERNEL_AUTO, NULL, NULL, RA_TILES_ROW                                                \
     }
 
-/* ---- Plan and run ---------------------------------------------------------------------------------------------- */
+RA_API ra_status ra_options_init(ra_options *options, size_t size);
 
-typedef struct ra_plan ra_plan;
+/* ---- Presets --------------------------------------------------------------------------------------------------- */
 
-/* How rows are computed. Chosen from the problem alone, never from the number of threads. */
-typedef enum ra_variant {
-    RA_VARIANT_TILE = 0,  /* groups of queries in the vector lanes */
-    RA_VARIANT_DECODE = 1 /* few queries against many keys: bound by memory */
-} ra_variant;
+/*
+ * The pattern that goes by a name: "longnet", "longnet-causal", "bigbird", "longformer", "sparse90". NULL, and a
+ * message that lists them, for any other.
+ */
+RA_API const char *ra_preset(const char *name);
 
-/* What a run will do, known before anything is allocated. Counts are summed over batch and query heads. */
+/* The names, one after the other from 0 on; NULL after the last. */
+RA_API const char *ra_preset_name(int i);
+
+/* ---- What a plan will do --------------------------------------------------------------------------------------- */
+
+/* Known before anything is allocated. Counts are summed over batch and query heads. */
 typedef struct ra_plan_info {
     size_t size;
     ra_kernel_id kernel;
@@ -265,50 +352,45 @@ typedef struct ra_plan_info {
         sizeof(ra_plan_info), RA_KERNEL_AUTO, RA_VARIANT_TILE, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0                            \
     }
 
-/*
- * Check the problem and lay out the run. `options` may be NULL for the defaults. On success *plan is the caller's, to
- * be freed with ra_plan_free; on failure it is NULL.
- */
-RA_API ra_status ra_plan_create(const ra_problem *problem, const ra_options *options, ra_plan **plan);
-RA_API void ra_plan_free(ra_plan *plan);
+RA_API ra_status ra_plan_info_init(ra_plan_info *info, size_t size);
+
 RA_API ra_status ra_plan_describe(const ra_plan *plan, ra_plan_info *info);
 
 /* How often query `query` of head `head` sees each of the `count` keys from `first_key` on: counts[0..count). */
 RA_API ra_status ra_plan_visible(const ra_plan *plan, int64_t head, int64_t query, int64_t first_key, int64_t count,
                                  uint8_t *counts);
 
-/* What a run did. */
-typedef struct ra_stats {
-    size_t size;
-    ra_kernel_id kernel;
-    ra_variant variant;
-    int threads;            /* that really worked */
-    double seconds_compute; /* the attention alone */
-    double tiles, pairs_visible, pairs_worked, flops;
-    int64_t planned_peak_bytes;
-    int64_t peak_bytes; /* by the library's own accountant */
-} ra_stats;
-
-#define RA_STATS_INIT                                                                                                  \
-    {                                                                                                                  \
-        sizeof(ra_stats), RA_KERNEL_AUTO, RA_VARIANT_TILE, 0, 0, 0, 0, 0, 0, 0, 0                                      \
-    }
-
 /*
- * Run the plan. q is [batch, q_len, heads, head_dim], k and v have kv_len and kv_heads, v and output have value_dim;
- * each has a dtype and strides of its own. `lse`, if not NULL, receives the natural logarithm of the sum of the
- * exponentials of the scaled scores: an RA_F32 view with dim 1. `stats` may be NULL. After a failure the contents of
- * output and lse are undefined.
- */
-RA_API ra_status ra_forward(const ra_plan *plan, const ra_tensor *q, const ra_tensor *k, const ra_tensor *v,
-                            const ra_tensor *output, const ra_tensor *lse, ra_stats *stats);
-
-/*
- * The oracle: one output row in double precision, by the definition, with none of the code that makes ra_forward
- * fast. output[0..value_dim) and *lse are the caller's; lse may be NULL.
+ * The oracle: one output row in double precision, by the definition, with none of the code that makes ra_forward fast.
+ * output[0..value_dim) and *lse are the caller's; lse may be NULL. As in ra_forward, k and v may have fewer keys.
  */
 RA_API ra_status ra_reference_row(const ra_plan *plan, const ra_tensor *q, const ra_tensor *k, const ra_tensor *v,
                                   int64_t batch, int64_t head, int64_t query, double *output, double *lse);
+
+/* ---- The machine ----------------------------------------------------------------------------------------------- */
+
+typedef struct ra_system_info {
+    size_t size;
+    char processor[64];
+    char instruction_sets[128];                         /* those that matter here, separated by blanks */
+    int cores;                                          /* that this process may use */
+    int64_t l1_bytes, l2_bytes, l3_bytes, memory_bytes; /* 0: unknown */
+    char compiler[64];
+    char openmp[32];     /* "201511", or "" when built without */
+    ra_kernel_id kernel; /* what RA_KERNEL_AUTO means here and now */
+} ra_system_info;
+
+#define RA_SYSTEM_INFO_INIT                                                                                            \
+    {                                                                                                                  \
+        sizeof(ra_system_info), "", "", 0, 0, 0, 0, 0, "", "", RA_KERNEL_AUTO                                          \
+    }
+
+RA_API ra_status ra_system_info_init(ra_system_info *info, size_t size);
+
+/* Fails when RA_KERNEL names a kernel that does not exist or cannot run here. */
+RA_API ra_status ra_system_describe(ra_system_info *info);
+
+/* ==== Tier 3: files ============================================================================================= */
 
 /* ---- Tensors in files ------------------------------------------------------------------------------------------ */
 
@@ -319,8 +401,8 @@ RA_API ra_status ra_reference_row(const ra_plan *plan, const ra_tensor *q, const
  *     FILE.safetensors#NAME    the tensor NAME of a .safetensors file
  *     FILE.safetensors         the only tensor of such a file; one that is made so is called "output"
  *     anything else            a .npy file; it has no RA_BF16
- * A file that is made has one tensor, and replaces one that was there with all of its own. The header of a file that is
- * opened may be anything: what is wrong with it is RA_ERROR_FORMAT, with the values.
+ * A file that is made has one tensor, and replaces the whole file that was there. A file that is opened may have any
+ * header: what is wrong with it is RA_ERROR_FORMAT, with the values. Arrays may have dimensions of 0.
  */
 typedef struct ra_array ra_array;
 
@@ -342,6 +424,8 @@ typedef struct ra_array_info {
     {                                                                                                                  \
         sizeof(ra_array_info), RA_F32, 0, {0}, 0                                                                       \
     }
+
+RA_API ra_status ra_array_info_init(ra_array_info *info, size_t size);
 
 /*
  * Open for reading; the header is checked against the size of the file. Close with ra_array_close. A name that is not
@@ -373,21 +457,6 @@ RA_API ra_status ra_array_commit(ra_array *array);
 /* Close; an array that was created and not committed leaves nothing behind. */
 RA_API void ra_array_close(ra_array *array);
 
-/* ---- Made-up data ---------------------------------------------------------------------------------------------- */
-
-/* Zero mean, unit variance. */
-typedef enum ra_distribution { RA_UNIFORM = 0, RA_NORMAL = 1 } ra_distribution;
-
-/*
- * Values [first, first + count) of the stream `seed`: each depends on seed and index alone, so that any part can be
- * made on its own, by any process, with the same bits on every machine.
- */
-RA_API void ra_generate(ra_distribution distribution, uint64_t seed, int64_t first, int64_t count, float *values);
-
-/* The same as elements of RA_F32, or rounded to RA_F16 or RA_BF16 (nearest even). */
-RA_API ra_status ra_generate_as(ra_distribution distribution, uint64_t seed, int64_t first, int64_t count,
-                                ra_dtype dtype, void *elements);
-
 /* ---- Where tensors live ---------------------------------------------------------------------------------------- */
 
 /* A tensor that is read or written by ranges of rows. For one thread at a time. */
@@ -404,8 +473,8 @@ RA_API ra_status ra_storage_memory(const ra_tensor *tensor, ra_storage **storage
 RA_API ra_status ra_storage_array(ra_array *array, const ra_tensor *view, ra_storage **storage);
 
 /*
- * Made up when it is read, and held nowhere: the element that would be the i-th of a file is value i of the stream
- * (ra_generate_as). `view` as for a file, of any floating-point dtype. Writing is an error.
+ * Made up when it is read, and held nowhere: element i is value i of the stream (ra_generate_as), in the order in which
+ * a file would have them. `view` as for a file, of any floating-point dtype. Writing is an error.
  */
 RA_API ra_status ra_storage_generator(ra_distribution distribution, uint64_t seed, const ra_tensor *view,
                                       ra_storage **storage);
@@ -416,16 +485,17 @@ typedef struct ra_row {
 } ra_row;
 
 /*
- * Kept nowhere: what is written goes into a checksum, and the rows `rows` [count] into `elements` [count][dim], of the
- * view's dtype, when they are written. Both stay the caller's and must outlive the storage; count may be 0. Of the view
- * only shape and dtype matter. Reading is an error.
+ * Kept nowhere: rows that are written go into a checksum. Those among them that `rows` [count] names are also copied to
+ * `elements` [count][dim], of the view's dtype. Both arrays stay the caller's and must outlive the storage; count may
+ * be 0. Of the view only shape and dtype matter. Reading is an error.
  */
 RA_API ra_status ra_storage_null(const ra_tensor *view, const ra_row *rows, int64_t count, void *elements,
                                  ra_storage **storage);
 
 /*
- * Of all rows written so far: the sum modulo 2^64 of a hash of each row's place and bits. The order of writing and the
- * layout do not show; sums of several storages, each written in part, add up. A row that is written twice counts twice.
+ * Of all rows written so far: the sum modulo 2^64 of a hash of each row's place and bits. It does not depend on the
+ * order of writing or on the layout. Sums of several storages, each written in part, add up. A row that is written
+ * twice counts twice.
  */
 RA_API ra_status ra_storage_checksum(const ra_storage *storage, uint64_t *checksum);
 
@@ -469,7 +539,7 @@ RA_API ra_status ra_reference_rows_sized(const ra_plan *plan, ra_storage *q, ra_
                                          const ra_row *rows, int64_t count, double *outputs, double *lses,
                                          double *spreads, double *sizes);
 
-/* ---- One sequence over many ranks ------------------------------------------------------------------------------ */
+/* ==== Tier 4: ranks ============================================================================================= */
 
 /* What travels. */
 typedef enum ra_strategy {
@@ -547,6 +617,8 @@ enum { RA_ALL_RANKS = -1 };
             1, NULL, NULL, 0, 0, 0, 0, RA_F32, 1, NULL, NULL, RA_ALL_RANKS                                             \
     }
 
+RA_API ra_status ra_ring_options_init(ra_ring_options *options, size_t size);
+
 typedef struct ra_ring_plan ra_ring_plan;
 
 /* What one rank will do. Counts are summed over batch and heads. */
@@ -565,6 +637,8 @@ typedef struct ra_rank_info {
     {                                                                                                                  \
         sizeof(ra_rank_info), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0                                                             \
     }
+
+RA_API ra_status ra_rank_info_init(ra_rank_info *info, size_t size);
 
 /*
  * Plan a problem over ranks. `options` as in ra_plan_create; threads are those of each rank, and 0 means the cores
@@ -645,6 +719,8 @@ typedef struct ra_rank_stats {
         sizeof(ra_rank_stats), 0, 0, RA_KERNEL_AUTO, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0                    \
     }
 
+RA_API ra_status ra_rank_stats_init(ra_rank_stats *stats, size_t size);
+
 /*
  * Run the plan. On a simulated communicator one call runs all ranks, and the tensors are whole. Otherwise every rank
  * calls it, with its own rows: the rows that ra_ring_plan_queries and ra_ring_plan_keys give, one after the other.
@@ -664,12 +740,16 @@ RA_API ra_status ra_ring_forward(const ra_ring_plan *plan, ra_comm *comm, const 
 RA_API ra_status ra_ring_run(const ra_ring_plan *plan, ra_comm *comm, ra_storage *q, ra_storage *k, ra_storage *v,
                              ra_storage *output, ra_storage *lse, ra_rank_stats *stats);
 
+/* ==== Tier 5: saving ============================================================================================ */
+
 /*
  * A run from and to storages that can go on after its processes were killed, and gives the same bits as if they had not
- * been. Of virtual ranks (sim), PATH has where the run stands, and is replaced as a whole; PATH.rows has the results of
- * finished ranks. Of ranks that are processes (mpi), each has a checkpoint of its own of the same path, and saves where
- * it stands in PATH.RANK when it is time for it; PATH says that all of them are there. They go on from the step that
- * all had come to, and what a rank had done after that it does not do again.
+ * been. The files of a checkpoint at PATH:
+ *     virtual ranks (sim)   PATH says where the run stands, and is replaced as a whole. PATH.rows has the results of
+ *                           finished ranks.
+ *     processes (mpi)       every rank opens a checkpoint of its own with the same path, and saves where it stands in
+ *                           PATH.RANK. PATH says that all of them are there. Ranks go on from the last step that all of
+ *                           them had reached; what a rank had done after that step is not done again.
  */
 typedef struct ra_checkpoint ra_checkpoint;
 
@@ -701,6 +781,8 @@ typedef struct ra_checkpoint_options {
         sizeof(ra_checkpoint_options), NULL, 60, NULL, 0, NULL, NULL, 0, NULL, NULL                                    \
     }
 
+RA_API ra_status ra_checkpoint_options_init(ra_checkpoint_options *options, size_t size);
+
 /*
  * For one run of a plan. If there is a checkpoint at the path, the run will go on from there; one of another run, a
  * damaged one, or one of processes that lacks the file of this rank is refused with the difference, and so is a path
@@ -720,27 +802,6 @@ RA_API void ra_checkpoint_remove(ra_checkpoint *checkpoint);
 RA_API ra_status ra_ring_run_saved(const ra_ring_plan *plan, ra_comm *comm, ra_storage *q, ra_storage *k, ra_storage *v,
                                    ra_storage *output, ra_storage *lse, ra_checkpoint *checkpoint,
                                    ra_rank_stats *stats);
-
-/* ---- The machine ----------------------------------------------------------------------------------------------- */
-
-typedef struct ra_system_info {
-    size_t size;
-    char processor[64];
-    char instruction_sets[128];                         /* those that matter here, separated by blanks */
-    int cores;                                          /* that this process may use */
-    int64_t l1_bytes, l2_bytes, l3_bytes, memory_bytes; /* 0: unknown */
-    char compiler[64];
-    char openmp[32];     /* "201511", or "" when built without */
-    ra_kernel_id kernel; /* what RA_KERNEL_AUTO means here and now */
-} ra_system_info;
-
-#define RA_SYSTEM_INFO_INIT                                                                                            \
-    {                                                                                                                  \
-        sizeof(ra_system_info), "", "", 0, 0, 0, 0, 0, "", "", RA_KERNEL_AUTO                                          \
-    }
-
-/* Fails when RA_KERNEL names a kernel that does not exist or cannot run here. */
-RA_API ra_status ra_system_describe(ra_system_info *info);
 
 #ifdef __cplusplus
 }

@@ -17,7 +17,7 @@ const char *ra_version(void)
 
 ra_status ra_fail_va(ra_status status, const char *format, va_list arguments)
 {
-    vsnprintf(message, sizeof message, format, arguments);
+    vsnprintf(message, sizeof message, format ? format : "no message", arguments);
     return status;
 }
 

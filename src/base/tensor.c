@@ -53,6 +53,8 @@ const void *ra_tensor_at(const ra_tensor *t, int64_t batch, int64_t seq, int64_t
 
 double ra_tensor_get(const ra_tensor *t, int64_t batch, int64_t seq, int64_t head, int64_t dim)
 {
+    if (!t || !t->data)
+        return 0;
     int64_t at = element_offset(t, batch, seq, head, dim);
     switch (t->dtype) {
     case RA_F32: return ((const float *)t->data)[at];
@@ -67,6 +69,8 @@ double ra_tensor_get(const ra_tensor *t, int64_t batch, int64_t seq, int64_t hea
 
 void ra_tensor_set(const ra_tensor *t, int64_t batch, int64_t seq, int64_t head, int64_t dim, double value)
 {
+    if (!t || !t->data)
+        return;
     int64_t at = element_offset(t, batch, seq, head, dim);
     switch (t->dtype) {
     case RA_F32: ((float *)t->data)[at] = (float)value; break;

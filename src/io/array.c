@@ -63,6 +63,23 @@ static ra_status array_new(const char *path, ra_array **array)
     return RA_OK;
 }
 
+/* What opening, creating and joining need. *array is NULL until it is made. */
+static ra_status check_names(const char *path, ra_array **array)
+{
+    if (!array)
+        return ra_fail(RA_ERROR_ARGUMENT, "array: where to put it is NULL");
+    *array = NULL;
+    return path ? RA_OK : ra_fail(RA_ERROR_ARGUMENT, "path is NULL");
+}
+
+static ra_status check_made(const char *path, int dims, const int64_t *shape, ra_array **array)
+{
+    ra_status status = check_names(path, array);
+    if (!status && dims > 0 && !shape)
+        status = ra_fail(RA_ERROR_ARGUMENT, "%s: %d dimensions, and the shape is NULL", path, dims);
+    return status;
+}
+
 /* The same for an array that is written. */
 static ra_status array_new_made(const char *path, ra_array **array)
 {
@@ -180,8 +197,9 @@ static ra_status open_and_check(ra_array *a)
 ra_status ra_array_open(const char *path, ra_array **array)
 {
     ra_array *a = NULL;
-    *array = NULL;
-    ra_status status = array_new(path, &a);
+    ra_status status = check_names(path, array);
+    if (!status)
+        status = array_new(path, &a);
     return status ? status : hand_over(open_and_check(a), a, array);
 }
 
@@ -209,8 +227,9 @@ static ra_status create_and_size(ra_array *a, ra_dtype dtype, int dims, const in
 ra_status ra_array_create(const char *path, ra_dtype dtype, int dims, const int64_t *shape, ra_array **array)
 {
     ra_array *a = NULL;
-    *array = NULL;
-    ra_status status = array_new_made(path, &a);
+    ra_status status = check_made(path, dims, shape, array);
+    if (!status)
+        status = array_new_made(path, &a);
     if (status)
         return status;
     a->maker = true;
@@ -254,8 +273,9 @@ static ra_status join_and_check(ra_array *a, ra_dtype dtype, int dims, const int
 ra_status ra_array_join(const char *path, ra_dtype dtype, int dims, const int64_t *shape, ra_array **array)
 {
     ra_array *a = NULL;
-    *array = NULL;
-    ra_status status = array_new_made(path, &a);
+    ra_status status = check_made(path, dims, shape, array);
+    if (!status)
+        status = array_new_made(path, &a);
     if (status)
         return status;
     a->joined = true;
@@ -328,13 +348,13 @@ ra_status ra_array_describe(const ra_array *a, ra_array_info *info)
     ra_array_info ours = {.size = sizeof ours, .dtype = a->header.dtype, .dims = a->header.dims};
     memcpy(ours.shape, a->header.shape, sizeof ours.shape);
     ours.count = a->header.count;
-    return ra_copy_out(info, &ours, sizeof ours, "ra_array_info", "RA_ARRAY_INFO_INIT");
+    return ra_copy_out(info, &ours, &ra_sized_array_info);
 }
 
-static ra_status check_range(const ra_array *a, int64_t first, int64_t count)
+static ra_status check_range(const ra_array *a, int64_t first, int64_t count, const void *elements)
 {
-    if (!a)
-        return ra_fail(RA_ERROR_ARGUMENT, "array is NULL");
+    if (!a || (!elements && count > 0))
+        return ra_fail(RA_ERROR_ARGUMENT, "%s is NULL", a ? "elements" : "array");
     if (first < 0 || count < 0 || first > a->header.count || count > a->header.count - first)
         return ra_fail(RA_ERROR_ARGUMENT, "%s: elements [%lld, %lld + %lld) of %lld", a->path, (long long)first,
                        (long long)first, (long long)count, (long long)a->header.count);
@@ -343,7 +363,7 @@ static ra_status check_range(const ra_array *a, int64_t first, int64_t count)
 
 ra_status ra_array_read(ra_array *a, int64_t first, int64_t count, void *elements)
 {
-    ra_status status = check_range(a, first, count);
+    ra_status status = check_range(a, first, count, elements);
     if (status)
         return status;
     int64_t size = (int64_t)ra_dtype_size(a->header.dtype);
@@ -352,7 +372,7 @@ ra_status ra_array_read(ra_array *a, int64_t first, int64_t count, void *element
 
 ra_status ra_array_write(ra_array *a, int64_t first, int64_t count, const void *elements)
 {
-    ra_status status = check_range(a, first, count);
+    ra_status status = check_range(a, first, count, elements);
     if (!status)
         status = check_unfinished(a, a->maker || a->joined, "write");
     if (status)

@@ -48,6 +48,11 @@ enum { SUFFIX_LENGTH = sizeof SUFFIX - 1 };
 
 size_t ra_array_split_path(const char *path, const char **name)
 {
+    const char *nowhere;
+    name = name ? name : &nowhere;
+    *name = NULL;
+    if (!path)
+        return 0;
     /* The first that is followed by '#': a tensor may be called anything, a file is hardly called so. */
     for (const char *at = path; (at = strstr(at, SUFFIX)); at += SUFFIX_LENGTH) {
         const char *end = at + SUFFIX_LENGTH;
@@ -56,7 +61,6 @@ size_t ra_array_split_path(const char *path, const char **name)
         *name = *end ? end + 1 : end;
         return (size_t)(end - path);
     }
-    *name = NULL;
     return strlen(path);
 }
 

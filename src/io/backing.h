@@ -48,6 +48,9 @@ ra_status ra_storage_new(const ra_tensor *view, int64_t staging, ra_storage **st
 /* RA_OK for floating point in a shape that is not empty, and not too large to be addressed. */
 ra_status ra_storage_check_shape(const ra_tensor *view);
 
+/* Where a storage is to be put: refused if NULL, else *storage is NULL until one is made. */
+ra_status ra_storage_check_place(ra_storage **storage);
+
 /* RA_OK when the view is dense in one of the two layouts (`name` is for the message); completes the strides. */
 ra_status ra_storage_check_dense(const char *name, ra_tensor *view);
 

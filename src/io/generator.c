@@ -50,7 +50,7 @@ void ra_generate(ra_distribution distribution, uint64_t seed, int64_t first, int
 {
     const ra_generator *generator = fastest();
     ra_make_blocks make = distribution == RA_NORMAL ? generator->normal : generator->uniform;
-    while (count > 0) {
+    while (count > 0 && values) {
         int64_t skip = first % BLOCK, taken = count / BLOCK * BLOCK;
         if (skip == 0 && taken > 0) {
             make_blocks(make, seed, (uint64_t)first, taken / BLOCK, values);
@@ -69,6 +69,8 @@ void ra_generate(ra_distribution distribution, uint64_t seed, int64_t first, int
 ra_status ra_generate_as(ra_distribution distribution, uint64_t seed, int64_t first, int64_t count, ra_dtype dtype,
                          void *elements)
 {
+    if (!elements && count > 0)
+        return ra_fail(RA_ERROR_ARGUMENT, "made-up data: elements is NULL");
     if (dtype == RA_F32) {
         ra_generate(distribution, seed, first, count, elements);
         return RA_OK;

@@ -70,6 +70,14 @@ static ra_status check_extents(const ra_tensor *t)
     return RA_OK;
 }
 
+ra_status ra_storage_check_place(ra_storage **storage)
+{
+    if (!storage)
+        return ra_fail(RA_ERROR_ARGUMENT, "storage: where to put it is NULL");
+    *storage = NULL;
+    return RA_OK;
+}
+
 ra_status ra_storage_check_shape(const ra_tensor *t)
 {
     int64_t count;
@@ -86,8 +94,9 @@ ra_status ra_storage_check_shape(const ra_tensor *t)
 
 ra_status ra_storage_memory(const ra_tensor *tensor, ra_storage **storage)
 {
-    *storage = NULL;
-    ra_status status = check_extents(tensor);
+    ra_status status = ra_storage_check_place(storage);
+    if (!status)
+        status = check_extents(tensor);
     if (!status)
         status = ra_tensor_check(tensor, "storage", tensor->batch, tensor->seq, tensor->heads, tensor->dim);
     return status ? status : ra_storage_new(tensor, 0, storage);
@@ -164,10 +173,11 @@ static ra_status describe_file(const ra_storage *s, char *text, size_t size)
 
 ra_status ra_storage_array(ra_array *array, const ra_tensor *view, ra_storage **storage)
 {
-    *storage = NULL;
-    if (!array)
-        return ra_fail(RA_ERROR_ARGUMENT, "storage: the array is NULL");
-    ra_status status = check_extents(view);
+    ra_status status = ra_storage_check_place(storage);
+    if (!status && !array)
+        status = ra_fail(RA_ERROR_ARGUMENT, "storage: the array is NULL");
+    if (!status)
+        status = check_extents(view);
     if (status)
         return status;
     ra_tensor checked = *view;
@@ -423,6 +433,8 @@ static ra_status check_range(const ra_storage *s, int64_t batch, int64_t first, 
                        ra_dtype_name(view->dtype), (long long)view->batch, (long long)view->seq, (long long)view->heads,
                        (long long)view->dim, ra_dtype_name(kept->dtype), (long long)count, (long long)view->heads,
                        (long long)kept->dim);
+    if (!view->data && count > 0)
+        return ra_fail(RA_ERROR_ARGUMENT, "storage: the data of the rows are NULL");
     return RA_OK;
 }
 

@@ -27,11 +27,13 @@ static ra_status describe_made(const ra_storage *s, char *text, size_t size)
 
 ra_status ra_storage_generator(ra_distribution distribution, uint64_t seed, const ra_tensor *view, ra_storage **storage)
 {
-    *storage = NULL;
+    ra_status status = ra_storage_check_place(storage);
+    if (status)
+        return status;
     if (distribution != RA_UNIFORM && distribution != RA_NORMAL)
         return ra_fail(RA_ERROR_ARGUMENT, "storage: distribution %d: must be RA_UNIFORM or RA_NORMAL",
                        (int)distribution);
-    ra_status status = ra_storage_check_shape(view);
+    status = ra_storage_check_shape(view);
     if (status)
         return status;
     ra_tensor dense = *view;

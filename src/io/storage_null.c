@@ -77,8 +77,9 @@ static void take_rows(ra_storage *s, int64_t batch, int64_t first, const ra_tens
 ra_status ra_storage_null(const ra_tensor *view, const ra_row *rows, int64_t count, void *elements,
                           ra_storage **storage)
 {
-    *storage = NULL;
-    ra_status status = ra_storage_check_shape(view);
+    ra_status status = ra_storage_check_place(storage);
+    if (!status)
+        status = ra_storage_check_shape(view);
     if (!status)
         status = ra_rows_check(rows, "storage", count, elements, view->batch, view->seq, view->heads);
     if (status)

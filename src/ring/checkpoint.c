@@ -158,6 +158,9 @@ static ra_status check(const ra_checkpoint_options *o, const ra_ring_options *ri
 {
     if (!o->path || !*o->path)
         return ra_fail(RA_ERROR_ARGUMENT, "checkpoint: there is no path");
+    if (o->input_count < 0 || (o->input_count > 0 && !o->inputs))
+        return ra_fail(RA_ERROR_ARGUMENT, "checkpoint: %d inputs, and the list of them is %s", o->input_count,
+                       o->inputs ? "there" : "NULL");
     if (!(o->every >= 0))
         return ra_fail(RA_ERROR_ARGUMENT, "checkpoint: every %g seconds: must be 0 or more", o->every);
     if (o->rank < 0 || o->rank >= ring->ranks)
@@ -176,8 +179,7 @@ ra_status ra_checkpoint_open(const ra_checkpoint_options *theirs, const ra_ring_
     if (!theirs || !ring || !checkpoint)
         return ra_fail(RA_ERROR_ARGUMENT, "%s is NULL", !theirs ? "options" : !ring ? "plan" : "checkpoint");
     *checkpoint = NULL;
-    ra_status status =
-        ra_copy_in(&options, sizeof options, theirs, "ra_checkpoint_options", "RA_CHECKPOINT_OPTIONS_INIT");
+    ra_status status = ra_copy_in(&options, theirs, &ra_sized_checkpoint_options);
     if (!status)
         status = check(&options, &ring->options);
     if (status)
@@ -208,6 +210,8 @@ void ra_checkpoint_free(ra_checkpoint *c)
 
 void ra_checkpoint_remove(ra_checkpoint *c)
 {
+    if (!c)
+        return;
     ra_saved_remove(c->path);
     if (c->rank >= 0)
         ra_checkpoint_remove_set(c);
@@ -217,7 +221,7 @@ void ra_checkpoint_remove(ra_checkpoint *c)
 
 int ra_checkpoint_found(const ra_checkpoint *c)
 {
-    return c->continues;
+    return c && c->continues;
 }
 
 int ra_checkpoint_rank(const ra_checkpoint *c)

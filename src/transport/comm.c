@@ -51,7 +51,9 @@ ra_status ra_comm_custom(const ra_transport *transport, ra_comm **comm)
     if (!transport)
         return ra_fail(RA_ERROR_ARGUMENT, "transport: must not be NULL");
     ra_transport ours = {0};
-    ra_status status = ra_copy_in(&ours, sizeof ours, transport, "ra_transport", "size = sizeof(ra_transport)");
+    /* The first version had all of these functions. */
+    static const ra_sized kind = {"ra_transport", "size = sizeof(ra_transport)", sizeof ours, sizeof ours};
+    ra_status status = ra_copy_in(&ours, transport, &kind);
     if (!status)
         status = check(&ours);
     return status ? status : make(ours, false, comm);
@@ -59,12 +61,12 @@ ra_status ra_comm_custom(const ra_transport *transport, ra_comm **comm)
 
 int ra_comm_rank(const ra_comm *comm)
 {
-    return comm->transport.rank;
+    return !comm ? -1 : comm->transport.rank;
 }
 
 int ra_comm_ranks(const ra_comm *comm)
 {
-    return comm->transport.ranks;
+    return !comm ? 0 : comm->transport.ranks;
 }
 
 void ra_comm_free(ra_comm *comm)
