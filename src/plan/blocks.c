@@ -32,7 +32,7 @@ static int64_t row_target(const ra_blocks *b, int64_t row)
     return b->filled + more;
 }
 
-/* Blocks that local and global terms keep in a row that is not global: the diagonal is among them. */
+/* Blocks that local and global terms keep in a row that is not global. There is no mask: the diagonal is among them. */
 static int64_t row_local(const ra_blocks *b, int64_t row)
 {
     int64_t lo = ra_max(b->global, ra_max(0, row - b->local)), hi = ra_min(b->count, ra_add_clamped(row + 1, b->local));

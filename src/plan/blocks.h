@@ -1,7 +1,7 @@
 /*
  * Block-sparse patterns: which blocks of keys a block of queries keeps. Blocks are `size` positions, counted from
- * position 0. Kept are, united: the diagonal, `local` blocks to each side, the first `global` rows and columns, every
- * `stride`-th diagonal, what a mask says, and random blocks beside all these.
+ * position 0. Kept are, united: the diagonal and `local` blocks to each side of it, the first `global` rows and
+ * columns, every `stride`-th diagonal, what a mask says, and random blocks beside all these.
  */
 #ifndef RA_PLAN_BLOCKS_H
 #define RA_PLAN_BLOCKS_H
@@ -12,7 +12,8 @@
 typedef struct ra_blocks {
     int64_t size, count; /* positions of a block; blocks of the sequence */
     int64_t heads;       /* of queries */
-    int64_t local, global;
+    int64_t local;       /* -1: not even the diagonal, which a mask replaces */
+    int64_t global;
     int64_t stride; /* 0: none */
     int64_t random; /* further blocks of a row of blocks */
     uint64_t seed;

@@ -183,17 +183,41 @@ int ra_pattern_sees(const ra_pattern *pattern, int64_t head, int64_t position, i
     return times;
 }
 
-/* Every term lets a position of the sequence see itself, but a dilated one only if some branch has it. */
+/* Whether a block that the position's row of blocks keeps has one of these members of a lattice. */
+static bool keeps_any(const ra_pattern *p, int64_t head, int64_t position, const ra_lattice *l, ra_interval members)
+{
+    const ra_blocks *b = p->blocks;
+    if (members.lo >= members.hi)
+        return false;
+    int64_t first = ra_lattice_position(l, members.lo) / b->size,
+            last = ra_lattice_position(l, members.hi - 1) / b->size;
+    ra_blocks_walk walk = ra_blocks_walk_begin(b, head, position / b->size, first, last + 1);
+    while (ra_blocks_walk_next(&walk, &first, &last)) {
+        ra_interval kept = ra_branch_members(l, first * b->size, last * b->size);
+        if (ra_max(kept.lo, members.lo) < ra_min(kept.hi, members.hi))
+            return true;
+    }
+    return false;
+}
+
+/*
+ * Every term lets a position of the sequence see itself, but a dilated one only if some branch has it, and kept blocks
+ * only if the diagonal is among them.
+ */
 bool ra_pattern_blind(const ra_pattern *p, int64_t head, int64_t position)
 {
     if (p->blocks && position < 0)
         return true;
     ra_interval seen = ra_pattern_interval(p, position);
-    if (!p->dilation || seen.lo >= seen.hi)
+    bool itself = !p->blocks || p->blocks->local >= 0;
+    if ((!p->dilation && itself) || seen.lo >= seen.hi)
         return seen.lo >= seen.hi;
     for (int i = 0; position >= 0 && i < ra_pattern_branches(p, head); i++) {
         ra_lattice lattice = ra_pattern_lattice(p, head, i);
-        if (ra_lattice_has(&lattice, position))
+        if (!ra_lattice_has(&lattice, position))
+            continue;
+        ra_interval members = ra_branch_interval(p, &lattice, ra_lattice_below(&lattice, position));
+        if (itself || keeps_any(p, head, position, &lattice, members))
             return false;
     }
     return true;

@@ -1,6 +1,6 @@
 /*
  * blocks:SIZE[:local=N][:global=N][:stride=N][:random=N][:seed=S][:density=F][:mask=@FILE.npy]: of the pairs of blocks
- * of SIZE positions some are kept, and within these every query sees every key.
+ * of SIZE positions some are kept, and within these every query sees every key. Without a mask the diagonal is kept.
  */
 #include "base/checked.h"
 #include "plan/pattern.h"
@@ -126,6 +126,8 @@ static ra_status blocks_parse(ra_parser *p, ra_term *term)
         status = check_alone(p, given);
     if (status)
         return status;
+    if (given[MASK] && !given[LOCAL])
+        b->local = -1; /* the mask says it */
     if (b->wanted > 0)
         ra_blocks_choose(b);
     ra_blocks_measure(b);

@@ -40,6 +40,8 @@ static void read_setting(naive_term *t, const char *text)
 static naive_term read_term(char *text)
 {
     naive_term t = {.mode = "paper"};
+    if (strstr(text, ":mask=") && !strstr(text, ":local="))
+        t.local = -1; /* the mask replaces the diagonal */
     char *rest = NULL, *part = strtok_r(text, ":", &rest);
     snprintf(t.name, sizeof t.name, "%s", part);
     if ((part = strtok_r(NULL, ":", &rest)))

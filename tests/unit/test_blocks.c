@@ -43,7 +43,7 @@ static ra_pattern blocks_of(int64_t count, int64_t heads, const char *settings)
 
 static bool kept_by_rule(const ra_blocks *b, int64_t head, int64_t i, int64_t j)
 {
-    if (i == j || llabs(i - j) <= b->local)
+    if (llabs(i - j) <= b->local)
         return true;
     if (i < b->global || j < b->global)
         return true;

@@ -126,10 +126,11 @@ static void masks_keep_the_blocks_that_they_have(void **state)
             const int64_t kv_len = 190, blocks = (kv_len + size - 1) / size, shape[] = {HEADS, blocks, blocks};
             char text[128];
             write_file(RA_BOOL, by_head ? 3 : 2, by_head ? shape : shape + 1, mask);
-            for (int other = 0; other < 3; other++) {
+            for (int other = 0; other < 9; other++) {
                 static const char *const before[] = {"", "causal+", "dilated:40/1,90/2+"};
-                snprintf(text, sizeof text, "%sblocks:%lld:local=%d:mask=@%s", before[other], (long long)size,
-                         other == 1, path);
+                static const char *const settings[] = {"", ":local=0", ":local=1:stride=3"};
+                snprintf(text, sizeof text, "%sblocks:%lld%s:mask=@%s", before[other % 3], (long long)size,
+                         settings[other / 3], path);
                 naive_pattern naive = naive_read(text, kv_len, HEADS);
                 naive.mask = mask;
                 naive.mask_by_head = by_head;

@@ -158,10 +158,13 @@ static void blocks_texts_mean_what_they_say(void **state)
     sees("blocks:2:density=0.2", 5, "....##....");
     sees("blocks:2:random=4", 5, "##########");
     sees("blocks:2:random=99", 5, "##########");
-    sees("blocks:2:mask=@mask.npy", 3, "..##..##..");
+    sees("blocks:2:mask=@mask.npy", 3, "......##..");
+    sees("blocks:2:mask=@mask.npy", 7, "..........");
+    sees("blocks:2:local=0:mask=@mask.npy", 3, "..##..##..");
     sees("blocks:2:local=1:mask=@mask.npy", 3, "########..");
-    head_sees("blocks:2:mask=@by_head.npy", 3, 0, 2, "..####....");
-    head_sees("blocks:2:mask=@by_head.npy", 3, 2, 2, "..##....##");
+    sees("blocks:2:global=1:mask=@mask.npy", 3, "##....##..");
+    head_sees("blocks:2:mask=@by_head.npy", 3, 0, 2, "....##....");
+    head_sees("blocks:2:mask=@by_head.npy", 3, 2, 2, "........##");
     sees("blocks:4+documents:3,7", 5, "....####..");
     sees("blocks:4+documents:3,7", 3, "...#......");
     sees("blocks:4+causal", 5, "....##....");
@@ -298,6 +301,32 @@ static void blind_rows_see_nothing(const sparse *s, int64_t position)
     for (int64_t key = 0; key < s->pattern->kv_len; key++)
         seen += ra_pattern_sees(s->pattern, s->head, position, key);
     SPARSE_REQUIRE(s, ra_pattern_blind(s->pattern, s->head, position) == (seen == 0), position);
+}
+
+/* A mask need not have the diagonal: rows of blocks may keep nothing, or nothing that other terms leave. */
+static void masks_leave_rows_blind(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {"blocks:2:mask=@mask.npy",
+                                        "blocks:3:mask=@by_head.npy+causal",
+                                        "blocks:1:mask=@mask.npy+window:9,1",
+                                        "blocks:2:mask=@by_head.npy+window:1,9",
+                                        "blocks:2:global=1:mask=@mask.npy+window:2",
+                                        "blocks:2:mask=@by_head.npy+dilated:6/2,30/3",
+                                        "blocks:4:mask=@mask.npy+dilated:9/4:mode=union",
+                                        "blocks:1:random=1:mask=@mask.npy+window:3,0"};
+    enum { KEYS_HERE = 40, HEADS = 3 };
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        ra_pattern pattern;
+        REQUIRE(!ra_pattern_parse(texts[i], KEYS_HERE, HEADS, &files, &pattern), "%s: %s", texts[i], ra_last_message());
+        for (int64_t head = 0; head < HEADS; head++) {
+            sparse s = {.pattern = &pattern, .heads = HEADS, .head = head};
+            snprintf(s.text, sizeof s.text, "%s", texts[i]);
+            for (int64_t position = -3; position < KEYS_HERE; position++)
+                blind_rows_see_nothing(&s, position);
+        }
+        ra_pattern_clear(&pattern);
+    }
 }
 
 /* Everything that queries see is inside of their hull, and in each branch of their reach. */
@@ -600,6 +629,7 @@ int main(void)
         cmocka_unit_test(documents_exhaustively),
         cmocka_unit_test(random_combinations),
         cmocka_unit_test(random_sparse_patterns),
+        cmocka_unit_test(masks_leave_rows_blind),
         cmocka_unit_test(windows_may_be_huge),
         cmocka_unit_test(segments_and_settings_may_be_huge),
         cmocka_unit_test(refusals_name_the_character),

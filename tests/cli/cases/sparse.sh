@@ -21,10 +21,11 @@ for pattern in dilated:64/1,128/2,256/4 dilated:100/3,70/7:mode=union+causal dil
     done
 done
 
-# A mask in a file, of all heads and of each; bits that the diagonal has anyway may be 0.
+# A mask in a file, of all heads and of each. It replaces the diagonal, which a setting can add.
 npy two.npy '|b1' False '(3, 3)' 9
 printf '\1' | dd of=two.npy bs=1 seek=$((128 + 1)) conv=notrunc status=none
 run show --pattern blocks:4:mask=@two.npy --length 12 --heads 2
+run show --pattern blocks:4:local=0:mask=@two.npy --length 12 --heads 2
 npy three.npy '|b1' False '(2, 3, 3)' 18
 printf '\1' | dd of=three.npy bs=1 seek=$((128 + 9 + 2)) conv=notrunc status=none
 run show --pattern blocks:4:mask=@three.npy+causal --length 12 --heads 2
