@@ -3,6 +3,7 @@
 #include "base/cpu.h"
 #include "base/sized.h"
 #include "base/tensor.h"
+#include "base/threads.h"
 #include "exec/exec.h"
 #include "exec/reference.h"
 #include "ringattn/ringattn.h"
@@ -196,6 +197,8 @@ static __attribute__((noinline)) ra_status fill_plan(ra_plan *plan, ra_problem *
         status = ra_fail(RA_ERROR_UNSUPPORTED, "threads %d: the OpenMP runtime allows %d (OMP_THREAD_LIMIT)",
                          options->threads, ra_cpu_thread_limit());
     if (!status)
+        status = ra_threads_check(options->threads);
+    if (!status)
         status = ra_kernel_find(options->kernel, &kernel);
     if (!status && !ra_tile_order_name(options->tiles))
         status = ra_fail(RA_ERROR_ARGUMENT, "tiles %d: no such tile order", (int)options->tiles);
@@ -220,7 +223,8 @@ static __attribute__((noinline)) ra_status fill_plan(ra_plan *plan, ra_problem *
     plan->tiles = options->tiles;
     plan->progress = options->progress;
     plan->progress_user = options->progress_user;
-    return ra_plan_lay_out(plan, options->threads ? options->threads : ra_cpu_cores());
+    plan->threads_asked = options->threads;
+    return ra_plan_lay_out(plan, options->threads ? options->threads : ra_threads_most(ra_cpu_cores()));
 }
 
 ra_status ra_plan_create(const ra_problem *their_problem, const ra_options *their_options, ra_plan **plan)

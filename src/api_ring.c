@@ -2,6 +2,7 @@
 #include "base/checked.h"
 #include "base/sized.h"
 #include "base/tensor.h"
+#include "base/threads.h"
 #include "ring/checkpoint.h"
 #include "ring/engine.h"
 #include "ring/link.h"
@@ -379,6 +380,8 @@ static ra_status execute(const ra_ring_plan *ring, ra_comm *comm, const ra_tenso
     size_t size = stats ? stats->size : 0;
     if (!status && stats && !(all = calloc((size_t)ranks, sizeof *all)))
         status = ra_fail(RA_ERROR_MEMORY, "out of memory: statistics of %d ranks", ranks);
+    if (!status)
+        status = ra_threads_check(ring->asked.threads);
     if (!status)
         status = ra_kernel_find(ring->plan->kernel, &kernel);
     if (!status)

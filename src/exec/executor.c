@@ -200,6 +200,7 @@ bool ra_run_tasks(ra_run *run, char *scratch)
         each = ra_max(each, r->work->scratch_bytes);
         threads = (int)ra_max(threads, r->work->threads);
     }
+    threads = ra_threads_most(threads);
     shared.working = threads;
     omp_set_dynamic(0); /* as many threads as were asked for, whatever else the machine does */
 #pragma omp parallel num_threads(threads)
@@ -239,9 +240,9 @@ void ra_run_finish(const ra_run *run, int64_t first, int64_t count)
     const ra_plan *p = run->plan;
     const ra_workload *w = run->work;
     int64_t rows_of_heads = p->batch * p->heads;
-    int dynamic = omp_get_dynamic();
+    int threads = ra_threads_most(w->threads), dynamic = omp_get_dynamic();
     omp_set_dynamic(0);
-#pragma omp parallel num_threads(w->threads)
+#pragma omp parallel num_threads(threads)
     {
         fenv_t environment;
         enter(&environment);
@@ -306,7 +307,9 @@ ra_status ra_execute(const ra_plan *p, const ra_kernel *kernel, const ra_tensor 
     ra_accountant accountant = {.bytes = ra_plan_bytes(p)};
     int64_t scratch_bytes = all->threads * all->scratch_bytes;
     void *scratch = NULL, *states = NULL;
-    ra_status status = ra_memory_take(&accountant, scratch_bytes, "scratch", &scratch);
+    ra_status status = ra_threads_check(p->threads_asked);
+    if (!status)
+        status = ra_memory_take(&accountant, scratch_bytes, "scratch", &scratch);
     if (!status)
         status = ra_threads_try(all->threads);
     if (!status && p->spans > 1)

@@ -3,6 +3,7 @@
 
 #include "base/checked.h"
 #include "base/cpu.h"
+#include "base/threads.h"
 #include "base/memory.h"
 #include "ring/marks.h"
 #include "ring/strategy_table.h"
@@ -14,7 +15,7 @@ int ra_ring_threads(const ra_options *options, const ra_ring_options *ring)
     if (options->threads)
         return options->threads;
     int together = ring->transport == RA_TRANSPORT_SIM ? 1 : ring->ranks;
-    return (int)ra_max(1, ra_cpu_cores() / together);
+    return (int)ra_max(1, ra_threads_most(ra_cpu_cores()) / together);
 }
 
 /* Keys and values of one position, of all heads. */
