@@ -1,6 +1,7 @@
 /* The public functions: validate, resolve defaults, hand on. */
 #include "base/checked.h"
 #include "base/cpu.h"
+#include "base/overlap.h"
 #include "base/sized.h"
 #include "base/tensor.h"
 #include "base/threads.h"
@@ -329,8 +330,9 @@ ra_status ra_forward(const ra_plan *p, const ra_tensor *q, const ra_tensor *k, c
         status = ra_tensor_check(lse, "lse", p->batch, p->q_len, p->heads, 1);
     if (!status && lse && lse->dtype != RA_F32)
         status = ra_fail(RA_ERROR_ARGUMENT, "lse: dtype %s: must be float32", ra_dtype_name(lse->dtype));
-    if (!status && (output->data == q->data || output->data == k->data || output->data == v->data))
-        status = ra_fail(RA_ERROR_ARGUMENT, "output: must not be one of the inputs: they are read while it is written");
+    if (!status)
+        status = ra_check_apart((const ra_tensor *const[]){q, k, v, output, lse},
+                                (const char *const[]){"query", "key", "value", "output", "lse"}, 3, 5);
     if (!status)
         status = ra_kernel_find(p->kernel, &kernel);
     if (!status)

@@ -1,5 +1,6 @@
 /* The public functions for one sequence over many ranks: validate, resolve defaults, hand on. */
 #include "base/checked.h"
+#include "base/overlap.h"
 #include "base/sized.h"
 #include "base/tensor.h"
 #include "base/threads.h"
@@ -348,10 +349,10 @@ static ra_status check_tensor(const ra_ring_plan *ring, const role *r, const ra_
     return status;
 }
 
-enum { ROLES = 5 };
+enum { ROLES = 5, INPUTS = 3 };
 static const ra_dtype LSE_DTYPE = RA_F32;
 
-/* Check all tensors of a rank, or the whole ones. */
+/* Check all tensors of a rank, or the whole ones; no output in memory may share any with another tensor. */
 static ra_status check_tensors(const ra_ring_plan *ring, int rank, bool parts, const ra_tensor *const tensors[ROLES])
 {
     const ra_plan *p = ring->plan;
@@ -361,14 +362,18 @@ static ra_status check_tensors(const ra_ring_plan *ring, int rank, bool parts, c
                                {"value", p->kv_heads, p->value_dim, true, &o->v_dtype},
                                {"output", p->heads, p->value_dim, false, o->lent ? NULL : &o->o_dtype},
                                {"lse", p->heads, 1, false, &LSE_DTYPE}};
+    const ra_tensor *in_memory[ROLES];
+    const char *names[ROLES];
     ra_status status = RA_OK;
     for (int i = 0; i < ROLES && !status; i++) {
         const ra_partition *partition = roles[i].keys ? &ring->keys : &ring->queries;
         int64_t rows = parts ? ra_partition_share(partition, rank).rows : partition->length;
         if (i < ROLES - 1 || tensors[i])
             status = check_tensor(ring, &roles[i], tensors[i], rows);
+        in_memory[i] = rows > 0 && tensors[i] && tensors[i]->data ? tensors[i] : NULL;
+        names[i] = roles[i].name;
     }
-    return status;
+    return status ? status : ra_check_apart(in_memory, names, INPUTS, ROLES);
 }
 
 static ra_status execute(const ra_ring_plan *ring, ra_comm *comm, const ra_tensors *tensors, ra_rank_stats *stats)

@@ -3,8 +3,8 @@
 
 #include "base/checked.h"
 #include "base/cpu.h"
-#include "base/threads.h"
 #include "base/memory.h"
+#include "base/threads.h"
 #include "ring/marks.h"
 #include "ring/strategy_table.h"
 
