@@ -7,6 +7,7 @@
 #include "base/threads.h"
 #include "exec/exec.h"
 #include "exec/reference.h"
+#include "plan/shorten.h"
 #include "ringattn/ringattn.h"
 
 #include <fenv.h>
@@ -19,10 +20,10 @@ enum { MAX_DIM = 1024, MAX_THREADS = 4096 };
 
 /* ---- Validation ------------------------------------------------------------------------------------------------ */
 
-static ra_status check_at_least_one(const char *name, int64_t value)
+static ra_status check_at_least(const char *name, int64_t value, int64_t least)
 {
-    if (value < 1)
-        return ra_fail(RA_ERROR_ARGUMENT, "%s %lld: must be >= 1", name, (long long)value);
+    if (value < least)
+        return ra_fail(RA_ERROR_ARGUMENT, "%s %lld: must be >= %lld", name, (long long)value, (long long)least);
     return RA_OK;
 }
 
@@ -37,7 +38,7 @@ static ra_status check_dim(const char *name, int64_t value)
 static ra_status check_extent(const ra_problem *p)
 {
     int64_t room, length = ra_max(p->q_len, p->kv_len);
-    if (!ra_mul_ok(p->batch, p->heads, &room) || !ra_mul_ok(room, length, &room) ||
+    if (!ra_mul_ok(ra_max(1, p->batch), p->heads, &room) || !ra_mul_ok(room, length, &room) ||
         !ra_mul_ok(room, MAX_DIM * (int64_t)sizeof(double), &room))
         return ra_fail(RA_ERROR_ARGUMENT, "batch %lld x heads %lld x length %lld: too large for 64-bit sizes",
                        (long long)p->batch, (long long)p->heads, (long long)length);
@@ -52,15 +53,15 @@ static ra_status resolve(ra_problem *p)
         p->kv_heads = p->heads;
     if (p->value_dim == RA_SAME)
         p->value_dim = p->head_dim;
-    ra_status status = check_at_least_one("batch", p->batch);
+    ra_status status = check_at_least("batch", p->batch, 0);
     if (!status)
-        status = check_at_least_one("q_len", p->q_len);
+        status = check_at_least("q_len", p->q_len, 0);
     if (!status)
-        status = check_at_least_one("kv_len", p->kv_len);
+        status = check_at_least("kv_len", p->kv_len, 0);
     if (!status)
-        status = check_at_least_one("heads", p->heads);
+        status = check_at_least("heads", p->heads, 1);
     if (!status)
-        status = check_at_least_one("kv_heads", p->kv_heads);
+        status = check_at_least("kv_heads", p->kv_heads, 1);
     if (!status)
         status = check_dim("head_dim", p->head_dim);
     if (!status)
@@ -304,28 +305,25 @@ ra_status ra_plan_visible(const ra_plan *p, int64_t head, int64_t query, int64_t
 
 /* ---- Running --------------------------------------------------------------------------------------------------- */
 
-static ra_status check_inputs(const ra_plan *p, const ra_tensor *q, const ra_tensor *k, const ra_tensor *v)
+/* *keys: those of this run, which may be fewer than planned. */
+static ra_status check_inputs(const ra_plan *p, const ra_tensor *q, const ra_tensor *k, const ra_tensor *v,
+                              int64_t *keys)
 {
     if (!p)
         return ra_fail(RA_ERROR_ARGUMENT, "plan is NULL");
+    *keys = k && k->seq >= 0 && k->seq < p->kv_len ? k->seq : p->kv_len;
     ra_status status = ra_tensor_check(q, "query", p->batch, p->q_len, p->heads, p->head_dim);
     if (!status)
-        status = ra_tensor_check(k, "key", p->batch, p->kv_len, p->kv_heads, p->head_dim);
+        status = ra_tensor_check(k, "key", p->batch, *keys, p->kv_heads, p->head_dim);
     if (!status)
-        status = ra_tensor_check(v, "value", p->batch, p->kv_len, p->kv_heads, p->value_dim);
+        status = ra_tensor_check(v, "value", p->batch, *keys, p->kv_heads, p->value_dim);
     return status;
 }
 
-ra_status ra_forward(const ra_plan *p, const ra_tensor *q, const ra_tensor *k, const ra_tensor *v,
-                     const ra_tensor *output, const ra_tensor *lse, ra_stats *stats)
+static ra_status check_outputs(const ra_plan *p, const ra_tensor *q, const ra_tensor *k, const ra_tensor *v,
+                               const ra_tensor *output, const ra_tensor *lse)
 {
-    const ra_kernel *kernel = NULL;
-    ra_stats ours = RA_STATS_INIT;
-    ra_status status = check_inputs(p, q, k, v);
-    if (!status && stats)
-        status = ra_check_sized(stats, &ra_sized_stats);
-    if (!status)
-        status = ra_tensor_check(output, "output", p->batch, p->q_len, p->heads, p->value_dim);
+    ra_status status = ra_tensor_check(output, "output", p->batch, p->q_len, p->heads, p->value_dim);
     if (!status && lse)
         status = ra_tensor_check(lse, "lse", p->batch, p->q_len, p->heads, 1);
     if (!status && lse && lse->dtype != RA_F32)
@@ -333,10 +331,41 @@ ra_status ra_forward(const ra_plan *p, const ra_tensor *q, const ra_tensor *k, c
     if (!status)
         status = ra_check_apart((const ra_tensor *const[]){q, k, v, output, lse},
                                 (const char *const[]){"query", "key", "value", "output", "lse"}, 3, 5);
+    return status;
+}
+
+/* A run over all keys of the plan, or over fewer. */
+static ra_status run(const ra_plan *p, int64_t keys, const ra_tensor *q, const ra_tensor *k, const ra_tensor *v,
+                     const ra_tensor *output, const ra_tensor *lse, ra_stats *stats)
+{
+    const ra_kernel *kernel = NULL;
+    ra_shorter_plan shorter;
+    ra_status status = ra_kernel_find(p->kernel, &kernel);
+    if (!status && keys < p->kv_len) {
+        status = ra_plan_shorten(p, keys, &shorter);
+        if (!status && keys > 0 && p->all.tasks > 0)
+            status = ra_plan_lay_out_shorter(p, &shorter);
+        p = &shorter.plan;
+    }
+    if (status)
+        return status;
+    if (p->kv_len == 0 || p->all.tasks == 0)
+        return ra_execute_nothing(p, kernel, output, lse, stats);
+    return ra_execute(p, kernel, q, k, v, output, lse, stats);
+}
+
+ra_status ra_forward(const ra_plan *p, const ra_tensor *q, const ra_tensor *k, const ra_tensor *v,
+                     const ra_tensor *output, const ra_tensor *lse, ra_stats *stats)
+{
+    int64_t keys = 0;
+    ra_stats ours = RA_STATS_INIT;
+    ra_status status = check_inputs(p, q, k, v, &keys);
+    if (!status && stats)
+        status = ra_check_sized(stats, &ra_sized_stats);
     if (!status)
-        status = ra_kernel_find(p->kernel, &kernel);
+        status = check_outputs(p, q, k, v, output, lse);
     if (!status)
-        status = ra_execute(p, kernel, q, k, v, output, lse, &ours);
+        status = run(p, keys, q, k, v, output, lse, &ours);
     if (!status && stats)
         status = ra_copy_out(stats, &ours, &ra_sized_stats);
     return status;
@@ -345,7 +374,8 @@ ra_status ra_forward(const ra_plan *p, const ra_tensor *q, const ra_tensor *k, c
 ra_status ra_reference_row(const ra_plan *p, const ra_tensor *q, const ra_tensor *k, const ra_tensor *v, int64_t batch,
                            int64_t head, int64_t query, double *output, double *lse)
 {
-    ra_status status = check_inputs(p, q, k, v);
+    int64_t keys = 0;
+    ra_status status = check_inputs(p, q, k, v, &keys);
     if (status)
         return status;
     if (!output)
@@ -354,7 +384,12 @@ ra_status ra_reference_row(const ra_plan *p, const ra_tensor *q, const ra_tensor
         return ra_fail(RA_ERROR_ARGUMENT, "batch %lld, head %lld, query %lld: must be below %lld, %lld and %lld",
                        (long long)batch, (long long)head, (long long)query, (long long)p->batch, (long long)p->heads,
                        (long long)p->q_len);
-    return ra_reference_compute(p, q, k, v, batch, head, query, output, lse);
+    ra_shorter_plan shorter;
+    if (keys < p->kv_len) {
+        status = ra_plan_shorten(p, keys, &shorter);
+        p = &shorter.plan;
+    }
+    return status ? status : ra_reference_compute(p, q, k, v, batch, head, query, output, lse);
 }
 
 ra_status ra_system_describe(ra_system_info *info)

@@ -95,7 +95,8 @@ ra_status ra_tensor_check(const ra_tensor *t, const char *name, int64_t batch, i
 {
     if (!t)
         return ra_fail(RA_ERROR_ARGUMENT, "%s: the tensor is NULL", name);
-    if (!t->data)
+    bool empty = t->batch == 0 || t->seq == 0 || t->heads == 0 || t->dim == 0;
+    if (!t->data && !empty)
         return ra_fail(RA_ERROR_ARGUMENT, "%s: data is NULL", name);
     if (t->dtype != RA_F32 && t->dtype != RA_F16 && t->dtype != RA_BF16)
         return ra_fail(RA_ERROR_ARGUMENT, "%s: dtype %d (%s): must be float32, float16 or bfloat16", name,
@@ -109,6 +110,8 @@ ra_status ra_tensor_check(const ra_tensor *t, const char *name, int64_t batch, i
                        "seq %lld, heads %lld, dim %lld]",
                        name, (long long)t->batch, (long long)t->seq, (long long)t->heads, (long long)t->dim,
                        (long long)batch, (long long)seq, (long long)heads, (long long)dim);
+    if (empty)
+        return RA_OK;
     int64_t size = (int64_t)ra_dtype_size(t->dtype), reach = size;
     if (!add_reach(batch, t->batch_stride, size, &reach) || !add_reach(seq, t->seq_stride, size, &reach) ||
         !add_reach(heads, t->head_stride, size, &reach) || !add_reach(dim, t->dim_stride, size, &reach))

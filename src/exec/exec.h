@@ -77,6 +77,10 @@ typedef struct ra_worker {
 ra_status ra_execute(const ra_plan *plan, const ra_kernel *kernel, const ra_tensor *q, const ra_tensor *k,
                      const ra_tensor *v, const ra_tensor *output, const ra_tensor *lse, ra_stats *stats);
 
+/* The same for a plan without rows, or without keys: all rows are empty. */
+ra_status ra_execute_nothing(const ra_plan *plan, const ra_kernel *kernel, const ra_tensor *output,
+                             const ra_tensor *lse, ra_stats *stats);
+
 /*
  * Work through the tasks of `run` and of those that come next, which have one span each and the same poll, with as many
  * threads as any of them has and scratch for all of these: scratch_bytes each, of the run that has most. False: the

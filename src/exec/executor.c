@@ -62,7 +62,7 @@ ra_interval ra_span_keys(const ra_run *run, int64_t span)
 {
     if (run->spans == 1)
         return run->within;
-    int64_t first = span * run->plan->span_keys;
+    int64_t first = ra_min(span * run->plan->span_keys, run->plan->kv_len); /* the last spans may be empty */
     return (ra_interval){first, ra_min(first + run->plan->span_keys, run->plan->kv_len)};
 }
 
@@ -332,4 +332,28 @@ ra_status ra_execute(const ra_plan *p, const ra_kernel *kernel, const ra_tensor 
                         counts.tiles,   counts.pairs_visible, counts.pairs_worked, p->flops,       p->peak_bytes,
                         accountant.peak};
     return prove(p, stats);
+}
+
+/* The progress callback is told that all of nothing is done. */
+ra_status ra_execute_nothing(const ra_plan *p, const ra_kernel *kernel, const ra_tensor *output, const ra_tensor *lse,
+                             ra_stats *stats)
+{
+    double start = ra_seconds();
+    for (int64_t row = 0; row < p->batch * p->q_len * p->heads; row++) {
+        int64_t head = row % p->heads, query = row / p->heads % p->q_len, batch = row / p->heads / p->q_len;
+        for (int64_t d = 0; d < p->value_dim; d++)
+            ra_tensor_set(output, batch, query, head, d, 0.0);
+        if (lse)
+            ra_tensor_set(lse, batch, query, head, 0, -INFINITY);
+    }
+    if (p->progress && p->progress(p->progress_user, 0, 0))
+        return ra_fail(RA_ERROR_CANCELLED, "cancelled by the progress callback after 0 of 0 pairs");
+    *stats = (ra_stats){.size = stats->size,
+                        .kernel = kernel->id,
+                        .variant = p->variant,
+                        .threads = 1,
+                        .seconds_compute = ra_seconds() - start,
+                        .planned_peak_bytes = p->peak_bytes,
+                        .peak_bytes = ra_plan_bytes(p)};
+    return RA_OK;
 }

@@ -39,7 +39,7 @@ static bool hopeless(double max, double sum)
 ra_status ra_reference_compute(const ra_plan *p, const ra_tensor *q, const ra_tensor *k, const ra_tensor *v,
                                int64_t batch, int64_t head, int64_t query, double *output, double *lse)
 {
-    double *scores = malloc((size_t)p->kv_len * (sizeof *scores + sizeof(int)));
+    double *scores = malloc((size_t)(p->kv_len + 1) * (sizeof *scores + sizeof(int))); /* of no keys: not of 0 bytes */
     if (!scores)
         return ra_fail(RA_ERROR_MEMORY, "out of memory: %lld scores of the reference", (long long)p->kv_len);
     int *times = (int *)(scores + p->kv_len);

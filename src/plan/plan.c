@@ -7,13 +7,13 @@
  * Tasks a run should have, whatever machine it is on, before the keys are split: enough to keep many cores busy. It
  * must not depend on the number of threads, because a split changes the order of a row's arithmetic.
  */
-enum { ENOUGH_TASKS = 64, SMALLEST_SPAN_BLOCKS = 32, DECODE_HEADS = 8, DECODE_ROWS = 64 };
+enum { ENOUGH_TASKS = 64, DECODE_HEADS = 8, DECODE_ROWS = 64 };
 
 /* The tasks of the whole problem decide, whatever share of it is worked here. */
 static void split_keys(ra_plan *p, int64_t tasks)
 {
     int64_t blocks = ra_ceil_div(p->kv_len, RA_KEY_BLOCK);
-    int64_t wanted = ra_max(1, ra_min(ENOUGH_TASKS / tasks, blocks / SMALLEST_SPAN_BLOCKS));
+    int64_t wanted = ra_max(1, ra_min(ENOUGH_TASKS / tasks, blocks / RA_SMALLEST_SPAN_BLOCKS));
     if (p->pattern.dilation) /* a span would cut through blocks of a lattice's members */
         wanted = 1;
     int64_t span_blocks = ra_ceil_div(blocks, wanted);
@@ -100,11 +100,26 @@ int64_t ra_plan_bytes(const ra_plan *p)
     return (int64_t)sizeof *p + ra_pattern_bytes(&p->pattern);
 }
 
+/* Without rows or without keys nothing is computed: there are no tasks, and the plan is all that is held. */
+static void lay_out_nothing(ra_plan *p)
+{
+    p->spans = 1;
+    p->span_keys = RA_KEY_BLOCK;
+    p->all = (ra_workload){.threads = 1, .grouping = {1, 1, p->offset, 0}};
+    p->part_bytes = 0;
+    p->peak_bytes = ra_plan_bytes(p);
+    p->flops = 0;
+}
+
 ra_status ra_plan_lay_out(ra_plan *p, int threads)
 {
     bool decoding = p->q_len <= p->blocking.decode_queries && ra_pattern_is_interval(&p->pattern);
     p->variant = decoding ? RA_VARIANT_DECODE : RA_VARIANT_TILE;
     p->unit_floats = decoding ? 2 + p->value_dim : ra_group_state_floats(p->blocking.lanes, p->value_dim);
+    if (p->batch == 0 || p->q_len == 0 || p->kv_len == 0) {
+        lay_out_nothing(p);
+        return RA_OK;
+    }
     split_keys(p, p->batch * (decoding ? ra_ceil_div(p->kv_heads, decode_task_heads(p))
                                        : p->heads * ra_ceil_div(p->q_len, p->blocking.lanes)));
     ra_workload *all = &p->all;

@@ -8,6 +8,9 @@
 /* Tile orders other than row go through squares of so many groups and blocks of keys, whatever the threads. */
 enum { RA_SUPER_TILE = 8 };
 
+/* Blocks of keys below which a span of them is not worth a task of its own. */
+enum { RA_SMALLEST_SPAN_BLOCKS = 32 };
+
 /* Some queries of the problem, all or a rank's, and how they are divided into tasks. */
 typedef struct ra_workload {
     ra_share queries;

@@ -128,6 +128,8 @@ static ra_status blocks_parse(ra_parser *p, ra_term *term)
         return status;
     if (given[MASK] && !given[LOCAL])
         b->local = -1; /* the mask says it */
+    if (b->count == 0)
+        return RA_OK;
     if (b->wanted > 0)
         ra_blocks_choose(b);
     ra_blocks_measure(b);

@@ -1,0 +1,101 @@
+/* Derives a plan for fewer keys. What is laid out here never needs more than the longer plan has promised. */
+#include "plan/shorten.h"
+
+#include "base/checked.h"
+#include "base/memory.h"
+
+/* ---- The pattern ------------------------------------------------------------------------------------------------- */
+
+static ra_status refuse(const char *term, int64_t planned, int64_t keys)
+{
+    return ra_fail(RA_ERROR_ARGUMENT, "%lld keys: the plan is for %lld, and the pattern's %s is for that length alone",
+                   (long long)keys, (long long)planned, term);
+}
+
+/* Blocks of a shorter sequence. What was drawn or chosen for a number of blocks is found out anew. */
+static void shorten_blocks(const ra_blocks *longer, int64_t keys, ra_blocks *b)
+{
+    *b = *longer;
+    b->count = ra_ceil_div(keys, b->size);
+    b->global = ra_min(b->global, b->count);
+    if (b->wanted > 0 && b->count > 0)
+        ra_blocks_choose(b);
+}
+
+static ra_status shorten_pattern(const ra_pattern *longer, int64_t keys, ra_pattern *p, ra_blocks *blocks)
+{
+    *p = *longer;
+    p->kv_len = keys;
+    for (int i = 0; i < p->count; i++) {
+        ra_term *term = &p->terms[i];
+        if (term->kind == &ra_term_documents)
+            return refuse("documents term", longer->kv_len, keys);
+        if (!term->blocks)
+            continue;
+        if (term->blocks->mask)
+            return refuse("mask of blocks", longer->kv_len, keys);
+        shorten_blocks(term->blocks, keys, blocks);
+        term->blocks = blocks;
+        p->blocks = blocks;
+    }
+    return RA_OK;
+}
+
+ra_status ra_plan_shorten(const ra_plan *p, int64_t keys, ra_shorter_plan *shorter)
+{
+    ra_plan *s = &shorter->plan;
+    *s = *p;
+    s->kv_len = keys;
+    s->offset = keys - p->q_len;
+    return shorten_pattern(&p->pattern, keys, &s->pattern, &shorter->blocks);
+}
+
+/* ---- Tasks ------------------------------------------------------------------------------------------------------- */
+
+/*
+ * Spans of no more keys than make a span worth while, but several where the longer plan has several: states then live
+ * where it has room for them. The last spans may be empty.
+ */
+static void split_keys(ra_plan *s)
+{
+    int64_t blocks = ra_ceil_div(s->kv_len, RA_KEY_BLOCK);
+    if (s->spans > 1)
+        s->spans = ra_max(2, ra_min(s->spans, blocks / RA_SMALLEST_SPAN_BLOCKS));
+    s->span_keys = ra_ceil_div(blocks, s->spans) * RA_KEY_BLOCK;
+}
+
+/*
+ * Groups that are cut at the edges of blocks may be more than before, because queries sit elsewhere: then they are not
+ * cut, and there are fewer than before. Tiles have no more groups than before.
+ */
+static void lay_out_groups(const ra_plan *p, ra_plan *s)
+{
+    ra_workload *w = &s->all;
+    w->grouping.offset = s->offset;
+    w->groups = ra_group_count(&w->queries, &w->grouping);
+    if (w->groups > p->all.groups) {
+        w->grouping.cut = 0;
+        w->groups = ra_group_count(&w->queries, &w->grouping);
+    }
+    w->units = s->batch * s->heads * w->groups;
+    if (s->variant == RA_VARIANT_DECODE)
+        return;
+    w->tile_groups = ra_min(w->tile_groups, w->groups);
+    w->q_tiles = ra_ceil_div(w->groups, w->tile_groups);
+    w->tasks = s->batch * s->heads * w->q_tiles;
+}
+
+ra_status ra_plan_lay_out_shorter(const ra_plan *p, ra_shorter_plan *shorter)
+{
+    ra_plan *s = &shorter->plan;
+    ra_workload *w = &s->all;
+    split_keys(s);
+    lay_out_groups(p, s);
+    w->threads = (int)ra_min(w->threads, w->tasks * s->spans);
+    w->scratch_bytes = s->scratch_bytes(s, w);
+    if (s->spans > 1)
+        s->part_bytes = ra_memory_rounded(w->units * s->spans * s->unit_floats * (int64_t)sizeof(float));
+    ra_status status = ra_workload_count(w, s);
+    s->flops = 2 * w->pairs_visible * (double)(s->head_dim + s->value_dim);
+    return status;
+}

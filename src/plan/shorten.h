@@ -1,0 +1,25 @@
+/*
+ * A plan for fewer keys, out of one for more: for a run over part of a cache that grows. It is made for each run, on
+ * the stack, and takes no memory that the longer plan would not.
+ */
+#ifndef RA_PLAN_SHORTEN_H
+#define RA_PLAN_SHORTEN_H
+
+#include "plan/plan.h"
+
+/* Owns nothing: terms of the pattern that do not depend on the length are the longer plan's. */
+typedef struct ra_shorter_plan {
+    ra_plan plan;
+    ra_blocks blocks; /* of its pattern, if it has a block-sparse term */
+} ra_shorter_plan;
+
+/*
+ * The problem with `keys` keys, 0 <= keys <= plan->kv_len, and the queries at their end: figures and pattern, no tasks.
+ * Terms whose text fixes the length are refused by name.
+ */
+ra_status ra_plan_shorten(const ra_plan *plan, int64_t keys, ra_shorter_plan *shorter);
+
+/* Its tasks, counts and flops, for at least one query and one key. Its peak_bytes stay those of the longer plan. */
+ra_status ra_plan_lay_out_shorter(const ra_plan *plan, ra_shorter_plan *shorter);
+
+#endif
