@@ -450,9 +450,14 @@ ra_status ra_ring_forward(const ra_ring_plan *ring, ra_comm *comm, const ra_tens
     const ra_tensor *const views[ROLES] = {q, k, v, output, lse};
     ra_storage *storages[ROLES] = {NULL};
     status = check_tensors(ring, comm->transport.rank, parts, views);
-    for (int i = 0; i < ROLES && !status; i++)
-        if (views[i] && views[i]->seq > 0)
+    const ra_tensor nothing = ra_tensor_dense(NULL, RA_F32, RA_BSHD, 0, 0, 1, 1);
+    for (int i = 0; i < ROLES && !status; i++) {
+        bool keys = i == 1 || i == 2, empty = (keys ? ring->keys : ring->queries).length == 0;
+        if (!parts && empty && (i < ROLES - 1 || lse)) /* virtual ranks look at all of them, and may not read any */
+            status = ra_storage_memory(&nothing, &storages[i]);
+        else if (views[i] && views[i]->seq > 0)
             status = ra_storage_memory(views[i], &storages[i]);
+    }
     ra_tensors tensors = {storages[0], storages[1], storages[2], storages[3], storages[4], parts, lse != NULL, NULL};
     if (!status)
         status = execute(ring, comm, &tensors, stats);

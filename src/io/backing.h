@@ -45,7 +45,7 @@ struct ra_storage {
 /* A new storage that has no more than a view; `staging` > 0: and as many bytes for rows that do not lie together. */
 ra_status ra_storage_new(const ra_tensor *view, int64_t staging, ra_storage **storage);
 
-/* RA_OK for floating point in a shape that is not empty, and not too large to be addressed. */
+/* RA_OK for floating point in a shape that is not too large to be addressed; batch and seq may be 0. */
 ra_status ra_storage_check_shape(const ra_tensor *view);
 
 /* Where a storage is to be put: refused if NULL, else *storage is NULL until one is made. */

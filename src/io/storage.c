@@ -63,9 +63,9 @@ static ra_status check_extents(const ra_tensor *t)
 {
     if (!t)
         return ra_fail(RA_ERROR_ARGUMENT, "storage: the tensor is NULL");
-    if (t->batch < 1 || t->seq < 1 || t->heads < 1 || t->dim < 1)
+    if (t->batch < 0 || t->seq < 0 || t->heads < 1 || t->dim < 1)
         return ra_fail(RA_ERROR_ARGUMENT,
-                       "storage: [batch %lld, seq %lld, heads %lld, dim %lld]: each must be at least 1",
+                       "storage: [batch %lld, seq %lld, heads %lld, dim %lld]: must be at least [0, 0, 1, 1]",
                        (long long)t->batch, (long long)t->seq, (long long)t->heads, (long long)t->dim);
     return RA_OK;
 }

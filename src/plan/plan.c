@@ -63,7 +63,7 @@ static void lay_out_tiles(ra_workload *w, const ra_plan *p, int64_t shares)
 
 static int64_t decode_task_heads(const ra_plan *p)
 {
-    return ra_max(1, ra_min(ra_min(DECODE_HEADS, p->kv_heads), DECODE_ROWS / (p->group_heads * p->q_len)));
+    return ra_max(1, ra_min(ra_min(DECODE_HEADS, p->kv_heads), DECODE_ROWS / ra_max(1, p->group_heads * p->q_len)));
 }
 
 static void lay_out_decoding(ra_workload *w, const ra_plan *p)

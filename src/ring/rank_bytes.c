@@ -28,7 +28,7 @@ static int64_t output_rows(const ra_ring_plan *ring, const ra_workload *work)
 {
     const ra_plan *p = ring->plan;
     int64_t row = p->batch * p->heads * (p->value_dim + 1) * (int64_t)sizeof(float); /* at most */
-    return ra_min(ra_max(1, OUTPUT_BYTES / (row * work->grouping.lanes)), ra_max(1, work->groups)) *
+    return ra_min(ra_max(1, OUTPUT_BYTES / ra_max(1, row * work->grouping.lanes)), ra_max(1, work->groups)) *
            work->grouping.lanes;
 }
 

@@ -29,7 +29,7 @@ ra_status ra_ring_find_smallest(ra_ring_plan *plan, int64_t memory, int *ranks)
     while (first <= MOST_TRIED && ra_ring_plan_least(plan, first) > memory)
         first++;
     /* More ranks than there are blocks to deal out change nothing. */
-    int64_t blocks = ra_ceil_div(ra_max(plan->plan->q_len, plan->plan->kv_len), RA_KEY_BLOCK);
+    int64_t blocks = ra_max(1, ra_ceil_div(ra_max(plan->plan->q_len, plan->plan->kv_len), RA_KEY_BLOCK));
     int64_t last = ra_min(ra_min(MOST_TRIED, blocks), 5 * (int64_t)first + 64);
     ra_status status = RA_OK;
     for (int tried = first; tried <= last && !status; tried++) {
@@ -46,7 +46,7 @@ ra_status ra_ring_find_smallest(ra_ring_plan *plan, int64_t memory, int *ranks)
 /* The least that a process can hold, and the ring that it takes: doubled until every block of rows has a rank. */
 ra_status ra_ring_find_least(ra_ring_plan *plan, int64_t *least, int *ranks)
 {
-    int64_t blocks = ra_ceil_div(ra_max(plan->plan->q_len, plan->plan->kv_len), RA_KEY_BLOCK);
+    int64_t blocks = ra_max(1, ra_ceil_div(ra_max(plan->plan->q_len, plan->plan->kv_len), RA_KEY_BLOCK));
     int last = (int)ra_min(MOST_TRIED, blocks);
     ra_status status = RA_OK;
     *least = INT64_MAX;

@@ -94,10 +94,8 @@ typedef void (*spoiler)(ra_problem *p, ra_options *o);
         __VA_ARGS__;                                                                                                   \
     }
 
-SPOIL(no_batch, p->batch = 0)
-SPOIL(no_queries, p->q_len = 0)
+SPOIL(negative_batch, p->batch = -1)
 SPOIL(negative_queries, p->q_len = -5)
-SPOIL(no_keys, p->kv_len = 0)
 SPOIL(negative_keys, p->kv_len = -2)
 SPOIL(no_heads, p->heads = 0)
 SPOIL(no_kv_heads, p->kv_heads = 0)
@@ -128,11 +126,9 @@ static const struct refusal {
     spoiler spoil;
     const char *message;
 } refusals[] = {
-    {no_batch, "batch 0: must be >= 1"},
-    {no_queries, "q_len 0: must be >= 1"},
-    {negative_queries, "q_len -5: must be >= 1"},
-    {no_keys, "kv_len 0: must be >= 1"},
-    {negative_keys, "kv_len -2: must be >= 1"},
+    {negative_batch, "batch -1: must be >= 0"},
+    {negative_queries, "q_len -5: must be >= 0"},
+    {negative_keys, "kv_len -2: must be >= 0"},
     {no_heads, "heads 0: must be >= 1"},
     {no_kv_heads, "kv_heads 0: must be >= 1"},
     {heads_that_do_not_divide, "heads 6: must be a multiple of kv_heads 4"},
