@@ -94,7 +94,7 @@ static bool read_shape(const char *text, arg_shape *shape)
         const char *end = strchr(start, ',');
         int64_t *extent = &shape->extents[shape->dims];
         if (shape->dims == RA_ARRAY_MAX_DIMS || !read_integer(start, end ? end : start + strlen(start), extent) ||
-            *extent < 1)
+            *extent < 0)
             return false;
         shape->dims++;
         if (!end)
@@ -179,7 +179,7 @@ static int read_value(const arg_option *option, const char *text)
     case ARG_SHAPE:
         return read_shape(text, option->target)
                    ? ARGS_RUN
-                   : report(EXIT_USAGE, "--%s '%s': expected 1 to %d positive numbers separated by commas",
+                   : report(EXIT_USAGE, "--%s '%s': expected 1 to %d whole numbers separated by commas",
                             option->name, text, RA_ARRAY_MAX_DIMS);
     }
     return ARGS_RUN;

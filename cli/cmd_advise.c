@@ -68,6 +68,7 @@ static int parse(advise_job *job, int argc, char **argv)
     };
     *job = (advise_job){.started = progress_clock()};
     problem_args_options(&job->about, options);
+    problem_args_need_rows(options);
     memcpy(options + PROBLEM_OPTIONS, own, sizeof own);
     int count = take_ring_options(&job->ring, options + PROBLEM_OPTIONS + OWN);
     const arg_command command = {

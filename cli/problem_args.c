@@ -13,6 +13,20 @@ static arg_option whole_number(const char *name, const char *metavar, int64_t *t
                         .help = help};
 }
 
+/* Of lengths and batch. */
+static void set_least(arg_option options[PROBLEM_OPTIONS], int64_t least)
+{
+    for (int i = 0; i < PROBLEM_OPTIONS; i++)
+        if (strcmp(options[i].name, "length") == 0 || strcmp(options[i].name, "kv-length") == 0 ||
+            strcmp(options[i].name, "batch") == 0)
+            options[i].min = least;
+}
+
+void problem_args_need_rows(arg_option options[PROBLEM_OPTIONS])
+{
+    set_least(options, 1);
+}
+
 void problem_args_options(problem_args *args, arg_option options[PROBLEM_OPTIONS])
 {
     *args =
@@ -35,6 +49,7 @@ void problem_args_options(problem_args *args, arg_option options[PROBLEM_OPTIONS
     memcpy(options, table, sizeof table);
     options[0].required = options[2].required = options[4].required = true;
     pattern_args_options(&args->pattern, options + sizeof table / sizeof *table);
+    set_least(options, 0); /* without rows or keys there is nothing to do, which can be planned */
 }
 
 ra_problem problem_args_problem(const problem_args *args, const char *pattern)

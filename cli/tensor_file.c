@@ -38,10 +38,11 @@ int tensor_file_open(tensor_file *file, const char *path, tensor_axes axes)
     if (info.dims != 3 && (info.dims != 4 || axes == AXES_BHS))
         return report(EXIT_USAGE, "%s: %d dimensions: expected %s", path, info.dims,
                       axes == AXES_BHS ? "[batch, heads, seq]" : "4, or 3 for a batch of 1");
-    if (info.count == 0)
-        return report(EXIT_USAGE, "%s: has no elements", path);
     file->dims = info.dims;
     file->tensor = view(axes, info.dtype, info.dims, info.shape);
+    /* No batch and no positions are legal: there is nothing to do. */
+    if (file->tensor.heads == 0 || file->tensor.dim == 0)
+        return report(EXIT_USAGE, "%s: has no elements", path);
     return EXIT_OK;
 }
 

@@ -27,7 +27,7 @@ run show --pattern full --length 1G
 run show --pattern full --length 1M --heads 1024
 run generate --shape 1,2,x --seed 1 --output a.npy
 run generate --shape 1,,2 --seed 1 --output a.npy
-run generate --shape 0,2 --seed 1 --output a.npy
+run generate --shape -1,2 --seed 1 --output a.npy
 run generate --shape 1,1,1,1,1,1,1,1,1 --seed 1 --output a.npy
 run generate --shape 8,8 --seed -1 --output a.npy
 run generate --shape 4G,4G,4G --seed 1 --output a.npy
