@@ -329,6 +329,46 @@ static void finite_scores_of_large_scales(void **state)
             }
 }
 
+/* float16 and bfloat16 outputs are the float32 output, rounded once to the nearest. */
+static void outputs_are_rounded_to_nearest(void **state)
+{
+    (void)state;
+    enum { KEYS = 100, HEADS = 2, DIM = 24, MOST = 70 * HEADS * DIM };
+    static float x[3][KEYS * HEADS * DIM], wide[MOST];
+    static uint16_t half[MOST];
+    for (int i = 0; i < 3; i++)
+        ra_generate(RA_NORMAL, (uint64_t)i, 0, KEYS * HEADS * DIM, x[i]);
+    FOR_EACH_KERNEL (kernel) {
+        for (int64_t q_len = 1; q_len <= 70; q_len += 23) { /* both variants */
+            ra_problem problem = RA_PROBLEM_INIT;
+            ra_options options = RA_OPTIONS_INIT;
+            ra_plan *plan;
+            problem.q_len = q_len, problem.kv_len = KEYS, problem.heads = HEADS, problem.head_dim = DIM;
+            options.kernel = kernel, options.threads = 1;
+            assert_int_equal(ra_plan_create(&problem, &options, &plan), RA_OK);
+            ra_tensor q = ra_tensor_dense(x[0], RA_F32, RA_BSHD, 1, q_len, HEADS, DIM), output = q;
+            ra_tensor k = ra_tensor_dense(x[1], RA_F32, RA_BSHD, 1, KEYS, HEADS, DIM), v = k;
+            v.data = x[2], output.data = wide;
+            assert_int_equal(ra_forward(plan, &q, &k, &v, &output, NULL, NULL), RA_OK);
+            for (int bf16 = 0; bf16 < 2; bf16++) {
+                output = ra_tensor_dense(half, bf16 ? RA_BF16 : RA_F16, RA_BSHD, 1, q_len, HEADS, DIM);
+                assert_int_equal(ra_forward(plan, &q, &k, &v, &output, NULL, NULL), RA_OK);
+                for (int64_t i = 0; i < q_len * HEADS * DIM; i++) {
+                    double value = ra_tensor_get(&output, 0, i / HEADS / DIM, i / DIM % HEADS, i % DIM),
+                           wanted = wide[i];
+                    /* A step is 2^-7 or 2^-10 of the power of two below the value, and half of one the most. */
+                    int exponent;
+                    frexp(wanted, &exponent);
+                    double half_step = ldexp(0.5, exponent - 1 - (bf16 ? 7 : 10));
+                    REQUIRE(fabs(value - wanted) <= half_step || fabs(wanted) < 0x1p-14, "%s, %d queries: %a became %a",
+                            ra_kernel_name(kernel), (int)q_len, wanted, value);
+                }
+            }
+            ra_plan_free(plan);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -340,6 +380,7 @@ int main(void)
         cmocka_unit_test(zeros_are_positive),
         cmocka_unit_test(float16_output_overflows_to_infinity),
         cmocka_unit_test(finite_scores_of_large_scales),
+        cmocka_unit_test(outputs_are_rounded_to_nearest),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

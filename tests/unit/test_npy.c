@@ -154,6 +154,35 @@ static void formats_what_it_parses(void **state)
         }
 }
 
+/* Dictionaries of every length, one character after the other: headers end at the next multiple of 64, not past it. */
+static void headers_end_where_they_should(void **state)
+{
+    (void)state;
+    bool reached[256] = {false}; /* header bytes before the blanks, newline included */
+    for (int dims = 4; dims <= RA_ARRAY_MAX_DIMS; dims++)
+        for (int digits = 0; digits <= 51; digits++) { /* zeros behind the last three extents; no elements in all */
+            int64_t shape[RA_ARRAY_MAX_DIMS] = {0};
+            char bytes[RA_NPY_WRITE_BYTES];
+            ra_array_header header, back;
+            shape[dims - 1] = shape[dims - 2] = shape[dims - 3] = 1;
+            for (int i = 0; i < digits; i++)
+                shape[dims - 1 - i / 17] *= 10;
+            assert_int_equal(ra_npy_format("x.npy", RA_F32, dims, shape, bytes, &header), RA_OK);
+            int64_t end = header.data_at - 2; /* before the newline */
+            while (bytes[end] == ' ')
+                end--;
+            int64_t needed = end + 2;
+            REQUIRE(bytes[end] == '}' && bytes[header.data_at - 1] == '\n', "%d dimensions, %d digits", dims, digits);
+            REQUIRE(header.data_at == (needed + 63) / 64 * 64, "%d dimensions, %d digits: %lld bytes for %lld", dims,
+                    digits, (long long)header.data_at, (long long)needed);
+            assert_int_equal(ra_npy_parse("x.npy", bytes, (size_t)header.data_at, &back), RA_OK);
+            assert_int_equal(back.data_at, header.data_at);
+            assert_memory_equal(back.shape, shape, sizeof *shape * (size_t)dims);
+            reached[needed] = true;
+        }
+    assert_true(reached[127] && reached[128] && reached[129]); /* just under, exactly and just over two units */
+}
+
 static void formats_the_largest(void **state)
 {
     (void)state;
@@ -592,6 +621,7 @@ int main(void)
         cmocka_unit_test(refuses_other_starts),
         cmocka_unit_test(formats_what_it_parses),
         cmocka_unit_test(formats_the_largest),
+        cmocka_unit_test(headers_end_where_they_should),
         IN_FOLDER(reads_ranges_of_what_was_written),
         IN_FOLDER(guards_its_structs_and_handles),
         IN_FOLDER(appears_on_commit_only),

@@ -5,6 +5,7 @@
 #include "support/sample.h"
 #include "support/unit.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -139,6 +140,54 @@ static void random_sieves(void **state)
     free(s);
 }
 
+/* Blocks of keys around the edge between two windows, after the one before: as a run comes to them. */
+static void check_edge(scene *s, int64_t edge, int64_t all)
+{
+    int64_t block = edge / RA_KEY_BLOCK * RA_KEY_BLOCK;
+    for (int64_t first = block - RA_KEY_BLOCK; first <= block + RA_KEY_BLOCK && first < all; first += RA_KEY_BLOCK)
+        check_block(s, first, 0, (int)(all - first < RA_KEY_BLOCK ? all - first : RA_KEY_BLOCK));
+    for (int64_t from = edge - 2; from <= edge + 2 && from < all; from++) {
+        ra_sieve_look(&s->sieve, block - RA_KEY_BLOCK, 0, RA_KEY_BLOCK); /* back in the window before */
+        check_next(s, from, from + 200 < all ? from + 200 : all);
+    }
+}
+
+/* More blocks than one window has. */
+static void edges_of_windows(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {"blocks:1:stride=3:random=40",   "blocks:2:stride=5:random=30:seed=7",
+                                        "blocks:1:local=2:global=1",     "blocks:3:stride=2",
+                                        "blocks:2:stride=2+window:5000", "blocks:1:stride=7+dilated:100/3,24000/2"};
+    enum { GROUPS = 12, LANES = 64 };
+    scene *s = calloc(1, sizeof *s);
+    assert_non_null(s);
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        s->kv_len = 24000, s->heads = 2, s->head = 1, s->lanes = LANES, s->groups = GROUPS;
+        snprintf(s->text, sizeof s->text, "%s", texts[i]);
+        REQUIRE(!ra_pattern_parse(s->text, s->kv_len, s->heads, NULL, &s->pattern), "%s", ra_last_message());
+        s->branch = ra_pattern_branches(&s->pattern, s->head) - 1;
+        s->lattice = ra_pattern_lattice(&s->pattern, s->head, s->branch);
+        int64_t bytes = ra_sieve_bytes(&s->pattern, LANES, GROUPS),
+                all = ra_branch_members(&s->lattice, 0, s->kv_len).hi;
+        char *memory = malloc((size_t)bytes);
+        assert_non_null(memory);
+        ra_sieve_begin(&s->sieve, memory, &s->pattern, s->head, s->branch, LANES, GROUPS);
+        for (int g = 0; g < GROUPS; g++) {
+            s->members[g] = g * (all / GROUPS), s->rows[g] = 3;
+            for (int lane = 0; lane < s->rows[g]; lane++)
+                ra_sieve_add(&s->sieve, g, lane, s->members[g] + lane);
+        }
+        int64_t window = 64 * s->sieve.words * s->pattern.blocks->size; /* positions */
+        SCENE_REQUIRE(s, window < s->kv_len, window);
+        for (int64_t edge = window; edge < s->kv_len; edge += window)
+            check_edge(s, ra_lattice_below(&s->lattice, edge), all);
+        free(memory);
+        ra_pattern_clear(&s->pattern);
+    }
+    free(s);
+}
+
 static void bits_from_to(void **state)
 {
     (void)state;
@@ -152,6 +201,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(random_sieves),
+        cmocka_unit_test(edges_of_windows),
         cmocka_unit_test(bits_from_to),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
