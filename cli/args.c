@@ -179,8 +179,8 @@ static int read_value(const arg_option *option, const char *text)
     case ARG_SHAPE:
         return read_shape(text, option->target)
                    ? ARGS_RUN
-                   : report(EXIT_USAGE, "--%s '%s': expected 1 to %d whole numbers separated by commas",
-                            option->name, text, RA_ARRAY_MAX_DIMS);
+                   : report(EXIT_USAGE, "--%s '%s': expected 1 to %d whole numbers separated by commas", option->name,
+                            text, RA_ARRAY_MAX_DIMS);
     }
     return ARGS_RUN;
 }
