@@ -240,9 +240,9 @@ void ra_run_finish(const ra_run *run, int64_t first, int64_t count)
     const ra_plan *p = run->plan;
     const ra_workload *w = run->work;
     int64_t rows_of_heads = p->batch * p->heads;
-    int threads = ra_threads_most(w->threads), dynamic = omp_get_dynamic();
+    int dynamic = omp_get_dynamic();
     omp_set_dynamic(0);
-#pragma omp parallel num_threads(threads)
+#pragma omp parallel num_threads(ra_threads_most(w->threads))
     {
         fenv_t environment;
         enter(&environment);
