@@ -145,7 +145,7 @@ static ra_status fill_rank(const ra_ring_plan *ring, int rank, const ra_traffic 
                                    .q_rows = work.queries.rows,
                                    .kv_rows = ra_partition_share(&ring->keys, rank).rows,
                                    .steps = ring->strategy->steps(ring),
-                                   .hops = traffic->hops,
+                                   .hops = row_bytes ? traffic->hops : 0, /* rows of no bytes do not travel */
                                    .bytes_sent = traffic->rows_sent * row_bytes,
                                    .bytes_received = traffic->rows_received * row_bytes,
                                    .pairs_visible = work.pairs_visible,
