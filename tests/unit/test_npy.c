@@ -126,6 +126,10 @@ static void refuses_other_starts(void **state)
     char bytes[1024];
     ra_array_header header;
     size_t size = build(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }", bytes);
+    bytes[7] = 1;
+    assert_int_equal(ra_npy_parse("x.npy", bytes, size, &header), RA_ERROR_FORMAT);
+    assert_non_null(strstr(ra_last_message(), "version 1.1"));
+    bytes[7] = 0;
     bytes[6] = 4;
     assert_int_equal(ra_npy_parse("x.npy", bytes, size, &header), RA_ERROR_FORMAT);
     assert_non_null(strstr(ra_last_message(), "version 4.0"));
