@@ -18,6 +18,12 @@ int64_t ra_memory_rounded(int64_t bytes)
     return (bytes + LINE - 1) / LINE * LINE;
 }
 
+int64_t ra_memory_pages(int64_t bytes)
+{
+    enum { PAGE = 4096 };
+    return (bytes + PAGE - 1) / PAGE * PAGE;
+}
+
 static void *map_anywhere(int64_t bytes)
 {
     void *block = mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

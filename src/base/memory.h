@@ -15,6 +15,9 @@ typedef struct ra_accountant {
 /* What ra_memory_take really accounts for `bytes`: rounded up so that blocks start on their own cache lines. */
 int64_t ra_memory_rounded(int64_t bytes);
 
+/* Rounded up to pages of 4 KiB: for what is accounted for as a whole, and whose exact size says nothing. */
+int64_t ra_memory_pages(int64_t bytes);
+
 /* 64-byte aligned, uninitialised memory; `what` names it in the message. *block is NULL after a failure. */
 ra_status ra_memory_take(ra_accountant *accountant, int64_t bytes, const char *what, void **block);
 void ra_memory_give(ra_accountant *accountant, void *block, int64_t bytes);

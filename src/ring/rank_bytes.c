@@ -125,7 +125,7 @@ ra_rank_memory ra_ring_memory(const ra_ring_plan *ring, int rank, const ra_rank_
         add_output(&m, ring, work);
     m.tables = table_bytes(ring);
     m.storage = stored ? ra_ring_storage_bytes(ring) : 0;
-    m.plan = ra_ring_plan_bytes(ring) + word_bytes(ring) + (ra_ring_batch(ring) - 1) * m.tables;
+    m.plan = ra_ring_plan_bytes(ring) + ra_memory_pages(word_bytes(ring)) + (ra_ring_batch(ring) - 1) * m.tables;
     m.total = m.query + m.slots + m.marks + m.known + m.segments + m.states + m.scratch + m.output + m.tables +
               m.storage + m.plan;
     return m;

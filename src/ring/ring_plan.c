@@ -2,6 +2,7 @@
 #include "ring/ring_plan.h"
 
 #include "base/checked.h"
+#include "base/memory.h"
 
 int ra_rank_before(const ra_ring_plan *ring, int rank, int64_t steps)
 {
@@ -34,6 +35,7 @@ const ra_rank_plan *ra_ring_planned(const ra_ring_plan *ring, int rank)
 
 int64_t ra_ring_plan_bytes(const ra_ring_plan *ring)
 {
-    return (int64_t)sizeof *ring + ra_plan_bytes(ring->plan) + ra_partition_bytes(&ring->queries) +
-           ra_partition_bytes(&ring->keys) + ring->count * (int64_t)sizeof *ring->ranks;
+    int64_t own = (int64_t)sizeof *ring + ra_partition_bytes(&ring->queries) + ra_partition_bytes(&ring->keys) +
+                  ring->count * (int64_t)sizeof *ring->ranks;
+    return ra_memory_pages(own) + ra_plan_bytes(ring->plan);
 }
