@@ -38,11 +38,11 @@ struct ra_plan {
     ra_pattern pattern; /* owned */
 
     ra_kernel_id kernel;
+    int threads_asked; /* 0: as many as there are cores */
     ra_blocking blocking;
     int64_t (*scratch_bytes)(const ra_plan *plan, const ra_workload *work); /* that a worker needs: exec says it */
     ra_variant variant;
     ra_tile_order tiles;
-    int threads_asked; /* 0: as many as there are cores */
     ra_progress progress;
     void *progress_user;
 

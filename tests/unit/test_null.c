@@ -176,6 +176,12 @@ static void reference_rows(void **state)
     REFUSED(ra_reference_rows(plan, s, s, NULL, &row, 1, output, NULL));
     REFUSED(ra_reference_rows(plan, s, s, s, NULL, 1, output, NULL));
     REFUSED(ra_reference_rows(plan, s, s, s, &row, 1, NULL, NULL));
+    double spread[1], size[1];
+    REFUSED(ra_reference_rows_sized(NULL, s, s, s, &row, 1, output, NULL, spread, size));
+    REFUSED(ra_reference_rows_sized(plan, s, s, NULL, &row, 1, output, NULL, spread, size));
+    REFUSED(ra_reference_rows_sized(plan, s, s, s, &row, 1, NULL, NULL, spread, size));
+    REFUSED(ra_reference_rows_sized(plan, s, s, s, &row, 1, output, NULL, NULL, size));
+    REFUSED(ra_reference_rows_sized(plan, s, s, s, &row, 1, output, NULL, spread, NULL));
     ra_storage_free(s);
     ra_plan_free(plan);
 }
