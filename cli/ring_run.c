@@ -33,6 +33,20 @@ static void print_choice(const ring_run *run)
             run->options.transport == RA_TRANSPORT_SIM && run->ranks > 1 ? ", one read ahead" : "");
 }
 
+/* Ranks that are threads share a plan: the one in this thread shows how far it is. */
+static int step_of_first(void *user, double done, double total)
+{
+    ring_run *run = user;
+    return pthread_equal(pthread_self(), run->first) ? progress_step(&run->bar, done, total) : 0;
+}
+
+static void watch_first(void *user, const ra_ring_moment *moment)
+{
+    ring_run *run = user;
+    if (pthread_equal(pthread_self(), run->first))
+        progress_watch(&run->bar, moment);
+}
+
 int ring_run_plan(ring_run *run, const tensor_file *query, const tensor_file *key, const tensor_file *value, bool lse)
 {
     ra_options options = ring_args_run(run->args);
@@ -52,13 +66,13 @@ int ring_run_plan(ring_run *run, const tensor_file *query, const tensor_file *ke
     int code = choose_ring(run, &options);
     if (code)
         return code;
-    if (run->options.transport == RA_TRANSPORT_THREADS &&
-        ra_ring_plan_create(run->problem, &options, &run->options, &run->quiet_plan))
-        return report_refusal();
-    options.progress = progress_step;
-    options.progress_user = &run->bar;
-    run->options.watch = progress_watch;
-    run->options.watch_user = &run->bar;
+    options.progress = step_of_first;
+    options.progress_user = run;
+    run->options.watch = watch_first;
+    run->options.watch_user = run;
+    run->first = pthread_self();
+    if (run->options.transport == RA_TRANSPORT_MPI)
+        run->options.rank = job_rank();
     if (ra_ring_plan_create(run->problem, &options, &run->options, &run->plan))
         return report_refusal();
     print_choice(run);
@@ -172,10 +186,8 @@ static int run_threads(ring_run *run, tensor_file *const files[RING_FILES])
         code = report_refusal();
     if (!code) {
         for (int rank = 0; rank < ranks; rank++)
-            works[rank] = (rank_work){.plan = rank ? run->quiet_plan : run->plan,
-                                      .comm = comms[rank],
-                                      .files = files,
-                                      .stats = rank ? NULL : run->stats};
+            works[rank] =
+                (rank_work){.plan = run->plan, .comm = comms[rank], .files = files, .stats = rank ? NULL : run->stats};
         while (started < ranks && pthread_create(&threads[started], NULL, work, &works[started]) == 0)
             started++;
         /* A rank that could not be started leaves, so that the others do not wait for it. */
@@ -250,6 +262,5 @@ void ring_run_free(ring_run *run)
 {
     ra_checkpoint_free(run->checkpoint);
     ra_ring_plan_free(run->plan);
-    ra_ring_plan_free(run->quiet_plan);
     free(run->stats);
 }

@@ -7,6 +7,8 @@
 #include "ring_args.h"
 #include "tensor_file.h"
 
+#include <pthread.h>
+
 typedef struct ring_run {
     const ra_problem *problem;
     const ring_args *args;
@@ -14,8 +16,8 @@ typedef struct ring_run {
     int ranks;
     bool chosen; /* for a budget */
     ra_ring_options options;
-    ra_ring_plan *plan;       /* one that shows its progress, */
-    ra_ring_plan *quiet_plan; /* and one for the ranks that do not: threads of this process */
+    ra_ring_plan *plan;
+    pthread_t first; /* the thread whose rank shows how far it is */
     progress bar;
     ra_checkpoint *checkpoint; /* NULL: the run is not saved */
     double save_every;         /* seconds */

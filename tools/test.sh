@@ -47,7 +47,7 @@ stage_gcc() {
 }
 
 # What another compiler says nothing new about: pictures, pages, and benchmarks, which run what others test.
-other_compiler='^(cli_bench_.*|cli_presets|cli_show.*|cli_long_.*|browser_.*)$'
+other_compiler='^(cli_bench_.*|cli_resident|cli_presets|cli_show.*|cli_long_.*|browser_.*)$'
 
 stage_clang() {
     suite clang "${skipped_labels[@]}" -E "$other_compiler"

@@ -11,20 +11,9 @@
 #ifndef RA_RING_CHECKPOINT_H
 #define RA_RING_CHECKPOINT_H
 
-#include "exec/exec.h"
+#include "ring/point.h"
 #include "ring/ring_plan.h"
 #include "ring/tensors.h"
-
-/* Where a rank stands: everything before these positions of its step is done. */
-typedef struct ra_point {
-    int64_t rank, step, position;
-    int64_t span;        /* of the states, where spans are kept apart */
-    int64_t state_bytes; /* that were saved with it */
-    bool begun;          /* false: nothing of the rank is done, and there are no states */
-    ra_counts counts;
-    ra_rank_stats stats; /* with the hops and bytes of phases before the step's */
-    double pairs_before, pairs_reported;
-} ra_point;
 
 /* Whose it is: a rank's, or -1 for all virtual ranks. */
 int ra_checkpoint_rank(const ra_checkpoint *checkpoint);

@@ -3,7 +3,9 @@
 #define RA_RING_CHECKPOINT_PARTS_H
 
 #include "io/saved_file.h"
-#include "ring/checkpoint.h"
+#include "ring/point.h"
+#include "ring/ring_plan.h"
+#include "ring/tensors.h"
 
 enum { RA_CHECKPOINT_LINE = 512 };
 

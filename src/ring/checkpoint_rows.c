@@ -1,5 +1,6 @@
 /* The results of virtual ranks that are finished, in a file beside the checkpoint. */
 #include "base/checked.h"
+#include "ring/checkpoint.h"
 #include "ring/checkpoint_parts.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
 /* The files of ranks that are processes, and what says that they belong together. */
+#include "ring/checkpoint.h"
 #include "ring/checkpoint_parts.h"
 
 #include <stdio.h>

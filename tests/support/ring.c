@@ -256,6 +256,8 @@ ra_status ring_case_run(const ring_case *c, const sample *s, ra_rank_stats *stat
     ra_status status = ra_ring_plan_create(&s->problem, &c->run, &options, &plan);
     if (!status && c->sparing)
         plan_sparing(c, s, &options, &plan);
+    if (!status && c->adapt)
+        c->adapt(plan);
     if (!status && c->odd_rank >= 0)
         status = plan_odd(c, s->problem, options, &odd);
     if (status)

@@ -25,9 +25,10 @@ typedef void (*ring_change)(ra_problem *problem, ra_options *run, ra_ring_option
 
 typedef struct ring_case {
     way way;
-    ra_ring_options options; /* ranks, strategy, order, pieces, timeout; the rest is filled in */
-    ra_options run;          /* threads, kernel, progress */
-    bool sparing;            /* in a byte less than the plan would have, where it can do with that */
+    ra_ring_options options;           /* ranks, strategy, order, pieces, timeout; the rest is filled in */
+    ra_options run;                    /* threads, kernel, progress */
+    bool sparing;                      /* in a byte less than the plan would have, where it can do with that */
+    void (*adapt)(ra_ring_plan *plan); /* NULL, or what is done to the plan before it is run */
     ring_wrapper wrap;
     void *wrap_user;
     int odd_rank;         /* -1, or the rank of a real ring that goes its own way: */

@@ -1,0 +1,96 @@
+/* Files that patterns name: see pattern_files.h. */
+#include "io/pattern_files.h"
+
+#include "ringattn/ringattn.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Words that hold so many bits. */
+static int64_t words_of(int64_t count)
+{
+    return (count + 63) / 64;
+}
+
+/* documents:@FILE.npy */
+ra_status ra_load_lengths(const char *path, int64_t **lengths, int64_t *count)
+{
+    ra_array *array = NULL;
+    ra_array_info info = RA_ARRAY_INFO_INIT;
+    *lengths = NULL;
+    ra_status status = ra_array_open(path, &array);
+    if (!status)
+        status = ra_array_describe(array, &info);
+    if (!status && (info.dtype != RA_I64 || info.dims != 1 || info.count < 1))
+        status = ra_fail(RA_ERROR_FORMAT,
+                         "%s: %d-dimensional %s with %lld elements: document lengths must be a "
+                         "one-dimensional int64 array with at least one",
+                         path, info.dims, ra_dtype_name(info.dtype), (long long)info.count);
+    if (!status && !(*lengths = malloc((size_t)info.count * sizeof **lengths)))
+        status = ra_fail(RA_ERROR_MEMORY, "%s: out of memory: %lld document lengths", path, (long long)info.count);
+    if (!status)
+        status = ra_array_read(array, 0, info.count, *lengths);
+    *count = status ? 0 : info.count;
+    ra_array_close(array);
+    return status;
+}
+
+/* One row of a mask, as bytes, to bits. */
+static ra_status pack_mask_row(const char *path, const uint8_t *bytes, int64_t count, uint64_t *bits)
+{
+    memset(bits, 0, (size_t)words_of(count) * sizeof *bits);
+    for (int64_t i = 0; i < count; i++) {
+        if (bytes[i] > 1)
+            return ra_fail(RA_ERROR_FORMAT, "%s: a byte that is %d among booleans: must be 0 or 1", path, bytes[i]);
+        bits[i / 64] |= (uint64_t)bytes[i] << (i % 64);
+    }
+    return RA_OK;
+}
+
+static ra_status read_mask(const char *path, ra_array *array, int64_t count, int64_t rows, uint64_t *bits)
+{
+    uint8_t *bytes = malloc((size_t)count);
+    ra_status status =
+        bytes ? RA_OK : ra_fail(RA_ERROR_MEMORY, "%s: out of memory: %lld bytes", path, (long long)count);
+    for (int64_t row = 0; row < rows && !status; row++) {
+        status = ra_array_read(array, row * count, count, bytes);
+        if (!status)
+            status = pack_mask_row(path, bytes, count, bits + row * words_of(count));
+    }
+    free(bytes);
+    return status;
+}
+
+/* blocks:...:mask=@FILE.npy */
+ra_status ra_load_mask(const char *path, int64_t count, int64_t heads, uint64_t **bits, bool *by_head)
+{
+    ra_array *array = NULL;
+    ra_array_info info = RA_ARRAY_INFO_INIT;
+    *bits = NULL;
+    ra_status status = ra_array_open(path, &array);
+    if (!status)
+        status = ra_array_describe(array, &info);
+    const int64_t *extent = info.shape + (info.dims == 3);
+    *by_head = info.dims == 3;
+    bool fits =
+        (info.dims == 2 || (info.dims == 3 && info.shape[0] == heads)) && extent[0] == count && extent[1] == count;
+    if (!status && (info.dtype != RA_BOOL || !fits)) {
+        char shape[128] = "";
+        for (int i = 0; i < info.dims; i++) {
+            size_t used = strlen(shape);
+            snprintf(shape + used, sizeof shape - used, "%s%lld", i ? ", " : "", (long long)info.shape[i]);
+        }
+        status =
+            ra_fail(RA_ERROR_FORMAT, "%s: %s [%s]: a mask of blocks must be bool [%lld, %lld] or [%lld, %lld, %lld]",
+                    path, ra_dtype_name(info.dtype), shape, (long long)count, (long long)count, (long long)heads,
+                    (long long)count, (long long)count);
+    }
+    int64_t rows = count * (*by_head ? heads : 1);
+    if (!status && !(*bits = malloc((size_t)(rows * words_of(count)) * sizeof **bits)))
+        status = ra_fail(RA_ERROR_MEMORY, "%s: out of memory: a mask of %lld blocks", path, (long long)info.count);
+    if (!status)
+        status = read_mask(path, array, count, rows, *bits);
+    ra_array_close(array);
+    return status;
+}

@@ -1,0 +1,18 @@
+/* Files that patterns name: lists of lengths, and masks of booleans as bits. */
+#ifndef RA_IO_PATTERN_FILES_H
+#define RA_IO_PATTERN_FILES_H
+
+#include "base/status.h"
+
+#include <stdbool.h>
+
+/* documents:@FILE.npy: an int64 array. *lengths is malloc'ed for the caller, also when a failure is returned. */
+ra_status ra_load_lengths(const char *path, int64_t **lengths, int64_t *count);
+
+/*
+ * blocks:...:mask=@FILE.npy: booleans [count, count] or [heads, count, count] as bits, each row in words of 64. The
+ * same ownership.
+ */
+ra_status ra_load_mask(const char *path, int64_t count, int64_t heads, uint64_t **bits, bool *by_head);
+
+#endif
