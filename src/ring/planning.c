@@ -234,8 +234,10 @@ static int64_t held_with(const ra_ring_plan *ring, const ra_traffic *traffic, bo
 
 ra_status ra_ring_plan_holds(ra_ring_plan *ring, int64_t enough, int64_t *bytes)
 {
+    free(ring->ranks);
+    ring->ranks = NULL;
     derive(ring);
-    ring->count = ring->options.ranks; /* their plans are counted, though they are not made */
+    ring->count = 0;
     *bytes = held_with(ring, NULL, true, enough);
     if (*bytes > enough)
         return RA_OK;

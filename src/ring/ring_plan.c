@@ -36,6 +36,6 @@ const ra_rank_plan *ra_ring_planned(const ra_ring_plan *ring, int rank)
 int64_t ra_ring_plan_bytes(const ra_ring_plan *ring)
 {
     int64_t own = (int64_t)sizeof *ring + ra_partition_bytes(&ring->queries) + ra_partition_bytes(&ring->keys) +
-                  ring->count * (int64_t)sizeof *ring->ranks;
+                  ring->options.ranks * (int64_t)sizeof *ring->ranks; /* as if all were planned: the same for each */
     return ra_memory_pages(own) + ra_plan_bytes(ring->plan);
 }

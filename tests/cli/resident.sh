@@ -33,8 +33,8 @@ documents() {
         "{'descr': '<i8', 'fortran_order': False, 'shape': ($1,), }" >documents.npy
     printf '\1\0\0\0\0\0\0\0' >ones
     while (($(stat -c %s ones) < 8 * $1)); do
-        cat ones ones >more
-        mv more ones
+        cat ones ones >twice
+        mv twice ones
     done
     head -c $((8 * $1)) ones >>documents.npy
     rm ones
@@ -51,8 +51,8 @@ holds 'a density over 16' --shape 1,64K,8,8 --pattern blocks:64:density=0.05 --r
 
 # Others, drawn from a seed.
 RANDOM=${RINGATTN_SEED:-1}
-patterns=(full causal window:200,9 window:3000 dilated:128/1,512/4 dilated:512/8:mode=union blocks:64:local=1:random=2
-    blocks:16:density=0.02)
+patterns=(full causal 'window:200,9' window:3000 'dilated:128/1,512/4' dilated:512/8:mode=union
+    blocks:64:local=1:random=2 blocks:16:density=0.02)
 strategies=(ring ring allgather broadcast) orders=(contiguous zigzag striped)
 for _ in 1 2 3 4 5 6; do
     options=(--shape "$((1 + RANDOM % 2)),$((4000 + RANDOM)),$((1 + RANDOM % 4)),$((1 + RANDOM % 40))"
