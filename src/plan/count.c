@@ -431,21 +431,33 @@ static void count_groups(counter *c, int64_t first, int64_t groups)
         go_through(c, first, groups);
 }
 
-/*
- * Positions after which what a dilated branch sees repeats: the segments of all branches, if the other terms move along
- * with the query. 0: it does not repeat, or not within the sequence.
- */
-static int64_t period_of(const ra_plan *p)
+/* The least common multiple; 0: it is too large. */
+static int64_t common_multiple(int64_t a, int64_t b)
 {
-    const ra_dilation *dilation = p->pattern.dilation;
-    int64_t period = 1;
-    for (int i = 0; i < p->pattern.count; i++)
-        if (p->pattern.terms[i].ends)
+    int64_t multiple;
+    return a && ra_mul_ok(a / gcd(a, b), b, &multiple) ? multiple : 0;
+}
+
+/*
+ * Positions after which what a branch sees repeats: the segments of all branches, if the other terms move along with
+ * the query. Its members come back to the same place in a block of keys, too. 0: it does not repeat, or not within the
+ * sequence.
+ */
+static int64_t period_of(const counter *c)
+{
+    const ra_pattern *p = &c->plan->pattern;
+    const ra_lattice *l = &c->lattice;
+    int64_t period = p->dilation && !p->blocks ? 1 : 0;
+    for (int i = 0; i < p->count; i++)
+        if (p->terms[i].ends)
             return 0;
-    for (int i = 0; dilation && i < dilation->count; i++)
-        if (!ra_mul_ok(period / gcd(period, dilation->segment[i]), dilation->segment[i], &period))
-            return 0;
-    return dilation && !p->pattern.blocks && period <= p->kv_len ? period : 0;
+    for (int i = 0; period && i < p->dilation->count; i++)
+        period = common_multiple(period, p->dilation->segment[i]);
+    if (period == 0 || period > c->plan->kv_len)
+        return 0;
+    int64_t members = ra_lattice_plain(l) ? period : period / l->segment * l->members;
+    int64_t blocks = RA_KEY_BLOCK / gcd(members, RA_KEY_BLOCK); /* periods until then */
+    return period <= c->plan->kv_len / blocks ? period * blocks : 0;
 }
 
 /*
@@ -489,7 +501,7 @@ static int64_t count_units(counter *c, int64_t first, int64_t groups, int64_t pe
 static void count_branch(counter *c)
 {
     const ra_workload *w = c->work;
-    int64_t period = period_of(c->plan);
+    int64_t period = period_of(c);
     bool by_tile = !ra_lattice_plain(&c->lattice) || goes_through(c);
     if (!by_tile && !period) {
         count_groups(c, 0, w->groups);
