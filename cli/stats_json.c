@@ -40,7 +40,20 @@ static totals of_one_piece(const ra_stats *s)
                     s->pairs_visible, s->pairs_worked, s->flops,   s->planned_peak_bytes, s->peak_bytes};
 }
 
-/* Ranks that are threads of one process hold their memory at the same time. */
+/* Ranks that are threads of one process hold their memory at the same time, and share the plan, which each of them
+ * counts. */
+static int64_t peak_of_process(const run_record *record, int64_t planned)
+{
+    int64_t sum = 0, most = 0, shared = -planned;
+    for (int rank = 0; rank < record->ring->ranks; rank++) {
+        const ra_rank_stats *r = &record->ranks[rank];
+        sum += r->peak_bytes;
+        shared += r->planned_peak_bytes;
+        most = r->peak_bytes > most ? r->peak_bytes : most;
+    }
+    return record->ring->transport == RA_TRANSPORT_THREADS ? sum - shared : most;
+}
+
 static totals of_ranks(const run_record *record)
 {
     ra_plan_info info = RA_PLAN_INFO_INIT;
@@ -52,13 +65,12 @@ static totals of_ranks(const run_record *record)
                 .tiles = info.tiles,
                 .flops = info.flops,
                 .planned = ra_ring_plan_process_bytes(record->plan)};
-    bool together = record->ring->transport == RA_TRANSPORT_THREADS;
     for (int rank = 0; rank < record->ring->ranks; rank++) {
         const ra_rank_stats *r = &record->ranks[rank];
         t.pairs_visible += r->pairs_visible;
         t.pairs_worked += r->pairs_worked;
-        t.peak = together ? t.peak + r->peak_bytes : r->peak_bytes > t.peak ? r->peak_bytes : t.peak;
     }
+    t.peak = peak_of_process(record, t.planned);
     return t;
 }
 

@@ -43,7 +43,10 @@ int ra_ring_batch(const ra_ring_plan *ring);
 /* The rank of a run, which must have been planned; NULL: it was not. */
 const ra_rank_plan *ra_ring_planned(const ra_ring_plan *ring, int rank);
 
-/* Bytes of the plan, its pattern and its partitions. */
+/*
+ * Bytes of the plan, its pattern and its partitions. All ranks are counted as planned, whether or not they were: what a
+ * rank will hold does not depend on whether it is planned alone.
+ */
 int64_t ra_ring_plan_bytes(const ra_ring_plan *ring);
 
 #endif

@@ -370,6 +370,30 @@ static void names(void **state)
     assert_null(ra_transport_name((ra_transport_kind)3));
 }
 
+/* ---- One rank ---------------------------------------------------------------------------------------------------- */
+
+/* A rank that is planned alone does and holds what it does among all ranks, however many there are. */
+static void one_rank_as_among_all(void **state)
+{
+    (void)state;
+    static const char *const patterns[] = {"causal", "window:70,9", "dilated:64/1,128/4", "blocks:64:random=1"};
+    for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++)
+        for (int transport = RA_TRANSPORT_SIM; transport <= RA_TRANSPORT_MPI; transport++) {
+            const ra_problem p = problem_of(9000, 2, 1, 8, patterns[i]);
+            ra_ring_options o = stored_ring(100, (ra_transport_kind)transport, RA_ORDER_ZIGZAG, RA_F32);
+            ra_ring_plan *all = planned(&p, &o);
+            for (o.rank = 0; o.rank < o.ranks; o.rank += 33) {
+                ra_ring_plan *one = planned(&p, &o);
+                const ra_rank_info expected = rank_info(all, o.rank), found = rank_info(one, o.rank);
+                REQUIRE(!memcmp(&expected, &found, sizeof found), "%s, %s, rank %d: %lld bytes alone, %lld among all",
+                        patterns[i], ra_transport_name(o.transport), o.rank, (long long)found.peak_bytes,
+                        (long long)expected.peak_bytes);
+                ra_ring_plan_free(one);
+            }
+            ra_ring_plan_free(all);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -382,6 +406,7 @@ int main(void)
         cmocka_unit_test(newer_options_and_infos),
         cmocka_unit_test(older_statistics),
         cmocka_unit_test(names),
+        cmocka_unit_test(one_rank_as_among_all),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,6 +2,14 @@
 # shellcheck shell=bash disable=SC2154 # run.sh provides the functions and $qkv
 errors='s/error [0-9.e+-]*/error N/'
 
+# held FILE: the process of a run held no more than was planned.
+held() {
+    local planned peak
+    planned=$(sed -nE '/"memory"/,/}/s/.*"planned_peak_bytes": ([0-9]+),/\1/p' "$1")
+    peak=$(sed -nE '/"memory"/,/}/s/.*"peak_bytes": ([0-9]+),/\1/p' "$1")
+    ((0 < peak && peak <= planned)) || echo "held $peak bytes, planned $planned"
+}
+
 # Every strategy and order, on both transports, is as near to the oracle as a run in one piece; broadcast has its bits.
 tensors 2,150,4,16 2,170,2,16 2,170,2,24
 quietly attend "${qkv[@]}" --output whole.npy --lse whole_l.npy --pattern causal
@@ -9,13 +17,14 @@ for transport in sim threads; do
     for strategy in ring allgather broadcast; do
         for order in contiguous zigzag striped; do
             ring=(--ring 3 --transport "$transport" --strategy "$strategy" --order "$order")
-            quietly attend "${qkv[@]}" --output o.npy --lse l.npy --pattern causal "${ring[@]}"
+            quietly attend "${qkv[@]}" --output o.npy --lse l.npy --stats s.json --pattern causal "${ring[@]}"
+            held s.json
             quietly check "${qkv[@]}" --output o.npy --lse l.npy --pattern causal
             if [[ $strategy == broadcast ]]; then
                 cmp whole.npy o.npy
                 cmp whole_l.npy l.npy
             fi
-            rm o.npy l.npy
+            rm o.npy l.npy s.json
         done
     done
 done
