@@ -44,7 +44,7 @@ static ra_status enter(ra_rank *e, int64_t step)
     *e->work.keys = (ra_keys){.share = e->ring->strategy->keys(e->ring, e->rank, step),
                               .k = h->peers + RA_ROLE_KEYS * h->peer_count,
                               .v = h->peers + RA_ROLE_VALUES * h->peer_count,
-                              .owners = h->peer_count > 1 ? &e->ring->keys : NULL};
+                              .owners = e->link.transport ? &e->ring->keys : NULL};
     return ra_gates_enter(e);
 }
 
