@@ -1,3 +1,7 @@
+/*
+ * Cache misses: counters of the processor through perf_event_open, or the summary that valgrind's cache model writes.
+ * See cache_misses.h.
+ */
 #include "cache_misses.h"
 
 #include <linux/perf_event.h>

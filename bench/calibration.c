@@ -1,3 +1,6 @@
+/*
+ * Short runs that show what work costs on this machine. What is made of the figures is in model.c. See calibration.h.
+ */
 #include "calibration.h"
 
 #include "probe.h"

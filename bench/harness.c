@@ -1,3 +1,7 @@
+/*
+ * The rounds of a suite: which case is measured next, and when there are enough samples. What a sample is: sampling.c.
+ * See harness.h.
+ */
 #include "harness.h"
 
 #include <math.h>

@@ -1,3 +1,7 @@
+/*
+ * Starts this program again as child processes, alone, under mpirun or under another program, and waits for them. See
+ * launch.h.
+ */
 #include "launch.h"
 
 #include <errno.h>

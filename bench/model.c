@@ -1,3 +1,7 @@
+/*
+ * Predicts the time of a run from its plan and from the costs that calibration.c measured. Nothing is run here. See
+ * model.h.
+ */
 #include "model.h"
 
 #include <math.h>

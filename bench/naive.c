@@ -1,3 +1,4 @@
+/* Attention of one head in three plain loops. The same on OpenBLAS is in naive_blas.c. See naive.h. */
 #include "naive.h"
 
 #include <math.h>

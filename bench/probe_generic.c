@@ -1,3 +1,4 @@
+/* The loops of the probes for any processor; the shared part is probe_loops.h, the caller probe.c. */
 #include <string.h>
 
 #define PROBE_NAME probe_generic

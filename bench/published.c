@@ -1,3 +1,4 @@
+/* The table of published figures. No function here measures. See published.h. */
 #include "published.h"
 
 #include <stddef.h>

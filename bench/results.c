@@ -1,3 +1,7 @@
+/*
+ * Writes the rows of a benchmark as lines of JSON, one whole line at a time. They are read by report/rows.c. See
+ * results.h.
+ */
 #include "results.h"
 
 #include <errno.h>

@@ -1,3 +1,7 @@
+/*
+ * Takes samples between readings of the probes; medians, quartiles and ratios of samples. Which case is next:
+ * harness.c. See sampling.h.
+ */
 #include "sampling.h"
 
 #include <math.h>

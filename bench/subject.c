@@ -1,3 +1,7 @@
+/*
+ * Prepares and runs a problem in one piece, over virtual ranks, over threads or over processes, and compares the output
+ * with the oracle. See subject.h.
+ */
 #include "subject.h"
 
 #include "world.h"

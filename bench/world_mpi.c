@@ -1,3 +1,4 @@
+/* The processes of an mpirun, as the suites see them. Without MPI it is world_alone.c. See world.h. */
 #include "world.h"
 
 #include <ringattn/mpi.h>

@@ -1,3 +1,4 @@
+/* Chooses among ways to run a problem, and says why the others lost. Printing is in advice_print.c. See advice.h. */
 #include "advice.h"
 
 #include <stdio.h>

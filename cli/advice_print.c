@@ -1,3 +1,4 @@
+/* Prints an advice as a table, as JSON and as a command. Which choice is best: advice.c. See advice_print.h. */
 #include "advice_print.h"
 
 #include <jansson.h>

@@ -1,3 +1,4 @@
+/* Parses the options of a verb and prints its --help, both from one table. See args.h. */
 #include "args.h"
 
 #include "report.h"

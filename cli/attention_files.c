@@ -1,3 +1,7 @@
+/*
+ * Opens the query, key and value of a problem and checks that they belong together. A single file: tensor_file.c. See
+ * attention_files.h.
+ */
 #include "attention_files.h"
 
 #include "report.h"

@@ -1,3 +1,7 @@
+/*
+ * The error of a stored value against the oracle's, and the tolerance for it. The derivation is in docs/MATH.md. See
+ * compare.h.
+ */
 #include "compare.h"
 
 #include <math.h>

@@ -1,3 +1,7 @@
+/*
+ * Takes fingerprints of all inputs, and compares them after the run. How one is made: src/io/fingerprint.c. See
+ * fingerprint.h.
+ */
 #include "fingerprint.h"
 
 #include "report.h"

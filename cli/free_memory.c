@@ -1,3 +1,7 @@
+/*
+ * Reads /proc/meminfo, the control groups and the limits of the process, and takes the least of them. See
+ * free_memory.h.
+ */
 #include "free_memory.h"
 
 #include <limits.h>

@@ -1,3 +1,7 @@
+/*
+ * Parses gen:SEED and its options, and makes a tensor without a file of it. The data itself: src/io/generator.c. See
+ * gen_input.h.
+ */
 #include "gen_input.h"
 
 #include "report.h"

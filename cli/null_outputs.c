@@ -1,3 +1,7 @@
+/*
+ * Checksums and sampled rows of outputs that are not written. The rows are compared in sampled_rows.c. See
+ * null_outputs.h.
+ */
 #include "null_outputs.h"
 
 #include "job.h"

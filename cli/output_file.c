@@ -1,3 +1,7 @@
+/*
+ * Creates, locks, renames and removes the command's own text and image files. Arrays follow the same rules in
+ * src/io/partial.c. See output_file.h.
+ */
 #include "output_file.h"
 
 #include "interrupt.h"

@@ -1,3 +1,4 @@
+/* The options --pattern and --preset as one pattern text. It is parsed by the library. See pattern_args.h. */
 #include "pattern_args.h"
 
 #include "report.h"

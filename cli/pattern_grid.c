@@ -1,3 +1,7 @@
+/*
+ * Counts what queries see of each column of a grid: all queries of a row, or samples of them. `show` draws it. See
+ * pattern_grid.h.
+ */
 #include "pattern_grid.h"
 
 #include "interrupt.h"

@@ -1,3 +1,4 @@
+/* The options that describe a problem without tensors, as an ra_problem. See problem_args.h. */
 #include "problem_args.h"
 
 #include <string.h>

@@ -1,3 +1,4 @@
+/* Draws the progress bar or prints its lines, and asks whether the run is to stop. See progress.h. */
 #include "progress.h"
 
 #include "interrupt.h"

@@ -1,3 +1,6 @@
+/*
+ * The options of a ring, their checks, and what they are to the library. The run itself: ring_run.c. See ring_args.h.
+ */
 #include "ring_args.h"
 
 #include "report.h"

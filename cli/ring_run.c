@@ -1,3 +1,7 @@
+/*
+ * Plans a ring over files, opens its checkpoint, starts its ranks (virtual, threads, or this process of an mpirun) and
+ * sums up their statistics. See ring_run.h.
+ */
 #include "ring_run.h"
 
 #include "interrupt.h"

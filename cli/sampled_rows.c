@@ -1,3 +1,7 @@
+/*
+ * Chooses rows of a result, has the oracle recompute them, and finds the largest error. The tolerance: compare.c. See
+ * sampled_rows.h.
+ */
 #include "sampled_rows.h"
 
 #include "compare.h"

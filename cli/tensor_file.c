@@ -1,3 +1,7 @@
+/*
+ * Opens, creates, loads and stores the tensor behind a path or a word (gen:SEED, null). File formats are the library's.
+ * See tensor_file.h.
+ */
 #include "tensor_file.h"
 
 #include "interrupt.h"

@@ -1,3 +1,4 @@
+/* Memory in pieces that are freed together, texts made in it, and an order of numbers. See arena.h. */
 #include "arena.h"
 
 #include <stdbool.h>

@@ -1,3 +1,7 @@
+/*
+ * Edits the SVG that gnuplot wrote: its marks of series become colours, points get a title. gnuplot itself is started
+ * in gnuplot.c. See chart_svg.h.
+ */
 #include "chart_svg.h"
 
 #include "escape.h"

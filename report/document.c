@@ -1,3 +1,4 @@
+/* The list of sections, in the order in which a report has them. A new section is a line here. See document.h. */
 #include "document.h"
 
 static void (*const SECTIONS[])(arena *a, const rows *r, section *s) = {

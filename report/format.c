@@ -1,3 +1,4 @@
+/* Numbers, bytes, seconds, problems and runs as texts for readers. See format.h. */
 #include "format.h"
 
 #include <math.h>

@@ -1,3 +1,7 @@
+/*
+ * Writes a script for gnuplot, runs it, and reads back what it drew. What becomes of an SVG: chart_svg.c. See
+ * gnuplot.h.
+ */
 #include "gnuplot.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* A thread that waits for one job at a time. See background.h. */
 #include "base/background.h"
 
 #include <assert.h>

@@ -1,3 +1,7 @@
+/*
+ * Instruction sets by cpuid, cores as OpenMP counts them, caches by the system. Which kernel table is chosen from that:
+ * kernel/kernel_table.c. See cpu.h.
+ */
 #include "base/cpu.h"
 
 #include <omp.h>

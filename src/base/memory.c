@@ -1,3 +1,4 @@
+/* Takes and gives blocks of memory through an accountant: large ones are mapped, small ones allocated. See memory.h. */
 #define _GNU_SOURCE /* mremap */
 #include "base/memory.h"
 

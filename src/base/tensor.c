@@ -1,3 +1,6 @@
+/*
+ * Tensor views: names and sizes of dtypes, elements, checks. Whether two views share memory: overlap.c. See tensor.h.
+ */
 #include "base/tensor.h"
 
 #include "base/checked.h"

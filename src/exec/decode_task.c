@@ -1,3 +1,7 @@
+/*
+ * A task of the decoding variant: all query rows of some key/value heads against a span of keys, one block after the
+ * other. Many queries are worked in tile_task.c.
+ */
 #include "exec/exec.h"
 
 #include "base/checked.h"

@@ -1,3 +1,7 @@
+/*
+ * The table of file formats, and which of them a path means. The formats: npy_header.c and safetensors_header.c. See
+ * array_format.h.
+ */
 #include "io/array_format.h"
 
 #include "io/npy_header.h"

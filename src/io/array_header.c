@@ -1,3 +1,4 @@
+/* Shapes as texts, and the checks and sizes that all formats share. See array_header.h. */
 #include "io/array_header.h"
 
 #include "base/checked.h"

@@ -1,3 +1,7 @@
+/*
+ * Size, time and a checksum of sampled places of a file. Who compares them: ring/greeting.c, cli/fingerprint.c. See
+ * fingerprint.h.
+ */
 #include "io/fingerprint.h"
 
 #include "base/checked.h"

@@ -1,3 +1,7 @@
+/*
+ * Creates, locks, renames and removes PATH.partial. The command's own files follow the same rules in cli/output_file.c.
+ * See partial.h.
+ */
 #include "io/partial.h"
 
 #include <errno.h>

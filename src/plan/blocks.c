@@ -1,3 +1,7 @@
+/*
+ * Which blocks a row of blocks keeps, as bits and as a count, for every setting of a block-sparse pattern. The order of
+ * random blocks: shuffle.c; parsing: term_blocks.c. See blocks.h.
+ */
 #include "plan/blocks.h"
 
 #include "base/checked.h"

@@ -1,3 +1,4 @@
+/* The cells of a square along a Hilbert curve or back and forth. See curve.h. */
 #include "plan/curve.h"
 
 /* The side of the smallest power of two that has room for both. */

@@ -1,3 +1,4 @@
+/* Makes partitions by order or by the caller's pieces, and answers which rank has which rows. See partition.h. */
 #include "plan/partition.h"
 
 #include "base/blocking.h"

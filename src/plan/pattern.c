@@ -1,3 +1,7 @@
+/*
+ * Parses the text of a pattern into terms, and answers for all terms together: intervals, branches, sees. Each term is
+ * in term_NAME.c. See pattern.h.
+ */
 #include "plan/pattern.h"
 
 #include "base/checked.h"

@@ -1,3 +1,6 @@
+/*
+ * Lays out the tasks of a problem: variant, query tiles, spans, scratch. How much work they are: count.c. See plan.h.
+ */
 #include "plan/plan.h"
 
 #include "base/checked.h"

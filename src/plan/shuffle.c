@@ -1,3 +1,4 @@
+/* The Feistel network behind random blocks. See shuffle.h. */
 #include "plan/shuffle.h"
 
 /* The finalizer of a 64-bit hash: every bit of x changes half of the bits of the result. */

@@ -1,3 +1,7 @@
+/*
+ * Finds the bits that a row sees of a block of keys. Kept blocks are asked of blocks.c, a window of them at a time. See
+ * sieve.h.
+ */
 #include "plan/sieve.h"
 
 #include "base/checked.h"

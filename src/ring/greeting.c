@@ -1,3 +1,4 @@
+/* Fills in and compares the lines of a greeting. Sending it is in rank_greet.c. See greeting.h. */
 #include "ring/greeting.h"
 
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+/* Makes communicators: simulated ones, and those of a transport. Ranks that are threads: threads.c. See comm.h. */
 #include "transport/comm.h"
 
 #include "base/sized.h"

@@ -1,3 +1,4 @@
+/* Checks of the arguments of a send or receive, and the length of its segments. See message.h. */
 #include "transport/message.h"
 
 #include "base/checked.h"

@@ -1,3 +1,4 @@
+/* Starts chromium and speaks the DevTools protocol with it. See browser.h. */
 #include "browser.h"
 
 #include <signal.h>

@@ -1,3 +1,4 @@
+/* The softmax state of a row in double precision. See model.h. */
 #include "model.h"
 
 #include "support/unit.h"

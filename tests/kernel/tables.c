@@ -1,3 +1,4 @@
+/* The list of kernel tables that this machine can run. See tables.h. */
 #include "tables.h"
 
 #include "support/sample.h"

@@ -1,3 +1,4 @@
+/* Wraps a transport and does one thing wrong. See faulty.h. */
 #include "support/faulty.h"
 
 #include <stdbool.h>

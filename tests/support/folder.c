@@ -1,3 +1,4 @@
+/* Makes, enters and removes the folder of a test. See folder.h. */
 #include "support/folder.h"
 #include "support/unit.h"
 

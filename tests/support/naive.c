@@ -1,3 +1,4 @@
+/* Patterns by their definition, pair by pair, without the library. See naive.h. */
 #include "support/naive.h"
 
 #include "support/unit.h"

@@ -1,3 +1,4 @@
+/* Makes problems and plans over ranks. See planned.h. */
 #include "support/planned.h"
 
 #include "support/unit.h"

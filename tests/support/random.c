@@ -1,3 +1,4 @@
+/* Numbers that follow from a seed, and the seeds to try. See random.h. */
 #include "support/random.h"
 
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* Makes problems with tensors, and compares outputs with the oracle. See sample.h. */
 #include "support/sample.h"
 
 #include "compare.h"

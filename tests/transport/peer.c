@@ -1,3 +1,4 @@
+/* Parcels with guards, signals between peers, and waiting, for scenarios. See peer.h. */
 #include "transport/peer.h"
 
 #include "support/random.h"

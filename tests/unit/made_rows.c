@@ -1,3 +1,4 @@
+/* Makes rows of a benchmark. See made_rows.h. */
 #include "made_rows.h"
 
 #include "support/unit.h"

@@ -1,3 +1,4 @@
+/* Makes splits and looks at shares position by position. See shares.h. */
 #include "shares.h"
 
 #include "base/blocking.h"

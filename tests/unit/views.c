@@ -1,3 +1,4 @@
+/* Makes tensors of any strides. See views.h. */
 #include "views.h"
 
 #include "support/unit.h"

@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# Every source file opens with what it is for.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+
+status=0
+while IFS= read -r -d '' file; do
+    if [[ $(head -c 2 "$file") != '/*' ]]; then
+        echo "$file: does not open with a comment that says what the file is for" >&2
+        status=1
+    fi
+done < <(find src cli bench report -name '*.[ch]' -print0)
+exit $status
