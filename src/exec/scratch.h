@@ -1,8 +1,9 @@
 /*
  * What a worker's scratch memory is for, and where. The plan is told only how many bytes it takes.
  *
- *     tiles      query | state | branch | key | staging | value | edge | scores | rows | groups | lo | hi | sieve |
- * seen decoding   query | state | key | value | staging | scores | rows | groups | lo | hi
+ *     tiles      query | state | branch | key | staging | value | edge | scores | rows | groups | lo | hi |
+ *                sieve | seen
+ *     decoding   query | state | key | value | staging | scores | rows | groups | lo | hi
  */
 #ifndef RA_EXEC_SCRATCH_H
 #define RA_EXEC_SCRATCH_H

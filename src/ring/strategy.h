@@ -1,7 +1,7 @@
 /*
  * A strategy says what travels: which keys a rank works on at which step, and who gives which rows to whom. It is a
  * table of pure functions of the plan, a rank and a step; the engine moves the messages without knowing which strategy
- * they are of. A new strategy is one file, one line in strategy.c, and one test.
+ * they are of. A new strategy is one file, one line in strategy_table.c, and one test.
  *
  * A run is a sequence of steps. Before step t all ranks pass phase t, in which the rows of step t travel, while step
  * t - 1 is computed.
