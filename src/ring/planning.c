@@ -5,6 +5,7 @@
 #include "base/cpu.h"
 #include "base/memory.h"
 #include "base/threads.h"
+#include "plan/reach.h"
 #include "ring/marks.h"
 #include "ring/strategy_table.h"
 
@@ -214,42 +215,74 @@ int64_t ra_ring_largest(const ra_ring_plan *ring)
     return bytes;
 }
 
-/* What the largest process holds with some traffic of its ranks, which are the first `count`; NULL: as much as can be,
- * or, with `least`, none. */
-static int64_t held_with(const ra_ring_plan *ring, const ra_traffic *traffic, bool least, int64_t enough)
+/* ---- How much a ring would hold ---------------------------------------------------------------------------------- */
+
+/* What a rank holds with some traffic, where memory is spared. */
+static int64_t held_by_rank(const ra_ring_plan *ring, int rank, ra_traffic traffic)
 {
-    int64_t bytes = 0, all = ring->planes * ring->keys.length;
+    const ra_rank_plan planned = {.traffic = traffic, .sparing = true};
+    ra_workload work;
+    ra_ring_workload(ring, rank, &work);
+    return ra_ring_memory(ring, rank, &planned, &work).total;
+}
+
+/* At least: with the rows that a rank reads of others, and nothing else that travels. */
+static ra_status held_at_least(const ra_ring_plan *ring, int rank, int64_t *bytes)
+{
+    ra_share queries = ra_partition_share(&ring->queries, rank), own = ra_partition_share(&ring->keys, rank);
+    ra_traffic traffic = {.rows_received = ring->planes * (ring->keys.length - own.rows)};
+    ra_row_set reads = {0};
+    bool fits = true;
+    if (!ring->strategy->reads_everything) {
+        fits = ra_reach_find(&reads, ring->plan, ring->planes, &queries, &own, (ra_interval){0, ring->keys.length});
+        traffic.rows_received = ra_row_set_rows(&reads);
+    }
+    ra_row_set_free(&reads);
+    *bytes = held_by_rank(ring, rank, traffic);
+    return fits ? RA_OK : ra_fail(RA_ERROR_MEMORY, "out of memory: what rank %d reads", rank);
+}
+
+/*
+ * What the largest process holds; traffic NULL: as much as can be. Neighbours with as many rows hold the same then, and
+ * are not looked at again; groups of block-sparse queries depend on where they are.
+ */
+static int64_t held_with(const ra_ring_plan *ring, const ra_traffic *traffic, int64_t enough)
+{
+    int64_t bytes = 0, all = ring->planes * ring->keys.length, last = 0, q_rows = -1, kv_rows = -1;
+    const ra_traffic most = {.rows_received = all, .rows_again = all, .rows_sent = all};
     for (int rank = 0; rank < ring->options.ranks && bytes <= enough; rank++) {
-        ra_rank_plan planned = {.sparing = true};
-        ra_workload work;
-        ra_ring_workload(ring, rank, &work);
-        if (traffic)
-            planned.traffic = traffic[rank];
-        else if (!least)
-            planned.traffic = (ra_traffic){.rows_received = all, .rows_again = all, .rows_sent = all};
-        bytes = add_rank(ring, bytes, ra_ring_memory(ring, rank, &planned, &work).total);
+        ra_share queries = ra_partition_share(&ring->queries, rank), keys = ra_partition_share(&ring->keys, rank);
+        bool alike = !traffic && !ring->plan->pattern.blocks && queries.rows == q_rows && keys.rows == kv_rows;
+        if (!alike)
+            last = held_by_rank(ring, rank, traffic ? traffic[rank] : most);
+        q_rows = queries.rows;
+        kv_rows = keys.rows;
+        bytes = add_rank(ring, bytes, last);
     }
     return bytes;
 }
 
 ra_status ra_ring_plan_holds(ra_ring_plan *ring, int64_t enough, int64_t *bytes)
 {
+    const int looked_at[] = {ring->options.ranks / 2, 0, ring->options.ranks - 1};
+    ra_traffic *traffic;
     free(ring->ranks);
     ring->ranks = NULL;
-    derive(ring);
     ring->count = 0;
-    *bytes = held_with(ring, NULL, true, enough);
-    if (*bytes > enough)
-        return RA_OK;
-    int64_t most = held_with(ring, NULL, false, enough);
+    derive(ring);
+    for (size_t i = 0; i < sizeof looked_at / sizeof *looked_at; i++) {
+        ra_status status = held_at_least(ring, looked_at[i], bytes);
+        if (status || *bytes > enough)
+            return status;
+    }
+    int64_t most = held_with(ring, NULL, enough);
     if (most <= enough && enough < INT64_MAX) {
         *bytes = most;
         return RA_OK;
     }
-    ra_traffic *traffic;
     ra_status status = count_traffic(ring, 0, ring->options.ranks, &traffic);
     if (!status)
-        *bytes = held_with(ring, traffic, false, enough);
+        *bytes = held_with(ring, traffic, enough);
     free(traffic);
     return status;
 }
