@@ -108,6 +108,16 @@ static void find_owners(counter *c, const ra_row_set *rows, const ra_partition *
     ra_row_set_owners(rows, partition, meet, c);
 }
 
+/* What a rank receives: rows of so many ranks, or parts, of a partition. */
+static void take(counter *c, const ra_row_set *rows, const ra_partition *partition, ra_traffic *t)
+{
+    find_owners(c, rows, partition);
+    t->rows_received += ra_row_set_rows(rows);
+    t->hops += c->owner_count;
+    for (int i = 0; i < c->owner_count; i++)
+        t->rows_most = ra_max(t->rows_most, c->rows[c->owners[i]]);
+}
+
 /* Owners give a rank the rows that the rank before it does not read, each in one phase. */
 static void give(counter *c, const ra_row_set *rows, int rank, int before)
 {
@@ -134,11 +144,8 @@ static bool count_ring_rank(counter *c, int rank, int before)
     ra_row_set both = {0}, only = {0};
     bool fits =
         ra_row_set_combine(mine, theirs, RA_SET_BOTH, &both) && ra_row_set_combine(mine, theirs, RA_SET_ONLY, &only);
-    if (fits && t) {
-        t->rows_received += ra_row_set_rows(mine);
-        find_owners(c, mine, c->of->keys);
-        t->hops += c->owner_count;
-    }
+    if (fits && t)
+        take(c, mine, c->of->keys, t);
     if (fits && from)
         from->rows_sent += ra_row_set_rows(&both) + ra_row_set_rows_in(mine, &chunk);
     if (fits)
@@ -180,11 +187,8 @@ static bool count_broadcast(counter *c)
         if (!matters(c, rank, rank))
             continue;
         fits = turn_to(c, 0, rank, t != NULL);
-        if (fits && t) {
-            t->rows_received += ra_row_set_rows(&c->reads[0]);
-            find_owners(c, &c->reads[0], &parts);
-            t->hops += c->owner_count;
-        }
+        if (fits && t)
+            take(c, &c->reads[0], &parts, t);
         if (fits)
             ra_row_set_owners(&c->reads[0], keys, give_directly, c);
     }
@@ -246,7 +250,8 @@ ra_status ra_traffic_allgather(const ra_traffic_question *question, ra_traffic *
         int64_t own = ra_partition_share(keys, rank).rows;
         traffic[rank - question->first] = (ra_traffic){.hops = owners - (own > 0),
                                                        .rows_sent = question->planes * own * (keys->ranks - 1),
-                                                       .rows_received = question->planes * (keys->length - own)};
+                                                       .rows_received = question->planes * (keys->length - own),
+                                                       .rows_most = question->planes * (keys->length - own)};
     }
     return RA_OK;
 }

@@ -10,6 +10,7 @@
 typedef struct ra_traffic {
     int64_t hops;                     /* parts of the keys of which something came from another rank */
     int64_t rows_sent, rows_received; /* key rows of the heads of one plane; their values go with them */
+    int64_t rows_most;                /* of those received, the rows of one chunk or part at most */
     int64_t rows_again;               /* own rows that were given up before and are sent in one phase, at most */
 } ra_traffic;
 

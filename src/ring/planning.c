@@ -226,7 +226,7 @@ static int64_t held_by_rank(const ra_ring_plan *ring, int rank, ra_traffic traff
     return ra_ring_memory(ring, rank, &planned, &work).total;
 }
 
-/* At least: with the rows that a rank reads of others, and nothing else that travels. */
+/* At least: with the rows that a rank reads of others, of all of them as many, and nothing else that travels. */
 static ra_status held_at_least(const ra_ring_plan *ring, int rank, int64_t *bytes)
 {
     ra_share queries = ra_partition_share(&ring->queries, rank), own = ra_partition_share(&ring->keys, rank);
@@ -238,6 +238,7 @@ static ra_status held_at_least(const ra_ring_plan *ring, int rank, int64_t *byte
         traffic.rows_received = ra_row_set_rows(&reads);
     }
     ra_row_set_free(&reads);
+    traffic.rows_most = traffic.rows_received / ra_max(1, ring->options.ranks - 1);
     *bytes = held_by_rank(ring, rank, traffic);
     return fits ? RA_OK : ra_fail(RA_ERROR_MEMORY, "out of memory: what rank %d reads", rank);
 }
@@ -249,7 +250,8 @@ static ra_status held_at_least(const ra_ring_plan *ring, int rank, int64_t *byte
 static int64_t held_with(const ra_ring_plan *ring, const ra_traffic *traffic, int64_t enough)
 {
     int64_t bytes = 0, all = ring->planes * ring->keys.length, last = 0, q_rows = -1, kv_rows = -1;
-    const ra_traffic most = {.rows_received = all, .rows_again = all, .rows_sent = all};
+    int64_t chunk = ring->planes * ra_max(ring->chunk_rows, ring->strategy->keys(ring, 0, 0).rows);
+    const ra_traffic most = {.rows_received = all, .rows_most = chunk, .rows_again = all, .rows_sent = all};
     for (int rank = 0; rank < ring->options.ranks && bytes <= enough; rank++) {
         ra_share queries = ra_partition_share(&ring->queries, rank), keys = ra_partition_share(&ring->keys, rank);
         bool alike = !traffic && !ring->plan->pattern.blocks && queries.rows == q_rows && keys.rows == kv_rows;

@@ -95,7 +95,7 @@ static ra_slot_rows slot_rows(const ra_ring_plan *ring, int rank, const ra_rank_
 {
     int64_t own = ring->planes * ra_partition_share(&ring->keys, rank).rows;
     int64_t part = ring->planes * keys(ring, rank, 0).rows; /* no part is larger than the first */
-    int64_t room = ra_min(part, own + planned->traffic.rows_received);
+    int64_t room = ra_min(part, own + planned->traffic.rows_most);
     return (ra_slot_rows){{own, room, ring->strategy->steps(ring) > 1 ? room : 0}, 0};
 }
 

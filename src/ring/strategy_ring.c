@@ -63,11 +63,10 @@ static void rows(const ra_reads *reads, const ra_message *m, const ra_share *on,
         words[i] &= m->from == owner ? ~scratch[i] : scratch[i];
 }
 
-/* No chunk has more rows that a rank reads than the largest has, or than it reads of all others together. */
 static ra_slot_rows slot_rows(const ra_ring_plan *ring, int rank, const ra_rank_plan *planned)
 {
     int64_t own = ring->planes * ra_partition_share(&ring->keys, rank).rows;
-    int64_t coming = ra_min(ring->planes * ring->chunk_rows, planned->traffic.rows_received);
+    int64_t coming = planned->traffic.rows_most;
     int64_t again = ra_min(own, planned->traffic.rows_again);
     int64_t room = planned->sparing ? ra_max(coming, again) : coming;
     bool turns = ring->options.ranks > 2; /* a chunk comes into the slot of the own one */
