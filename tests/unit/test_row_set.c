@@ -1,5 +1,6 @@
 /* Sets of rows against one byte a position. */
 #include "plan/row_set.h"
+#include "shares.h"
 #include "support/random.h"
 #include "support/unit.h"
 
@@ -105,7 +106,7 @@ static void sets_are_their_bytes(void **state)
         choices c = {seed};
         ra_partition p;
         int ranks = (int)choose(&c, 1, RANKS_MOST);
-        assert_int_equal(ra_partition_make(&p, "key", LENGTH, ranks, (ra_order)choose(&c, 0, 2), NULL, 0), RA_OK);
+        choose_partition(&c, LENGTH, ranks, &p);
         if (chance(&c, 3))
             choose_pages(&c, a), choose_pages(&c, b);
         else
