@@ -2,6 +2,7 @@
 #include "support/sample.h"
 #include "support/unit.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <string.h>
 
@@ -9,6 +10,7 @@ typedef struct watcher {
     pthread_t caller;
     int calls, stop_at; /* stop_at 0: never */
     double last, total;
+    double leap; /* the most that was done between two calls */
     bool backward, elsewhere, total_changed;
 } watcher;
 
@@ -18,6 +20,7 @@ static int watch(void *user, double done, double total)
     w->backward |= done <= w->last;
     w->elsewhere |= !pthread_equal(pthread_self(), w->caller);
     w->total_changed |= w->calls > 0 && total != w->total;
+    w->leap = fmax(w->leap, done - w->last);
     w->last = done;
     w->total = total;
     return ++w->calls == w->stop_at;
@@ -151,6 +154,21 @@ static void virtual_ranks_report(void **state)
             }
 }
 
+/* Ranks of a second and a third list go on where those before them have ended. */
+static void lists_of_ranks_report(void **state)
+{
+    (void)state;
+    enum { RANKS = 19 };
+    const struct shape shape = {RANKS * 64, RANKS * 64, "full"};
+    watcher w = {.caller = pthread_self()};
+    sample s;
+    make_shape(&s, &shape);
+    assert_int_equal(run_ring(&s, RANKS, 1, &w, NULL), RA_OK);
+    assert_false(w.backward);
+    assert_true(w.leap < w.total / 10);
+    sample_free(&s);
+}
+
 static void statistics_are_the_plans(void **state)
 {
     (void)state;
@@ -214,6 +232,7 @@ int main(void)
         cmocka_unit_test(progress_goes_forward),    cmocka_unit_test(cancelling_stops_the_run),
         cmocka_unit_test(statistics_are_the_plans), cmocka_unit_test(a_long_run_stays_within_its_plan),
         cmocka_unit_test(shorter_statistics),       cmocka_unit_test(virtual_ranks_report),
+        cmocka_unit_test(lists_of_ranks_report),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -143,6 +143,21 @@ static void budgets_of_threads(void **state)
     require_all_budgets(&p, &o);
 }
 
+/* Threads hold their parts at the same time, and one plan together. */
+static void threads_share_their_plan(void **state)
+{
+    (void)state;
+    enum { RANKS = 5 };
+    const ra_problem p = problem_of(4000, 4, 4, 64, "full");
+    ra_ring_options o = stored_ring(RANKS, RA_TRANSPORT_THREADS, RA_ORDER_CONTIGUOUS, RA_F32);
+    ra_ring_plan *plan = planned(&p, &o);
+    int64_t bytes = -(RANKS - 1) * ra_ring_plan_bytes(plan);
+    for (int rank = 0; rank < RANKS; rank++)
+        bytes += plan->ranks[rank].info.peak_bytes;
+    assert_int_equal(ra_ring_plan_process_bytes(plan), bytes);
+    ra_ring_plan_free(plan);
+}
+
 static void a_budget_that_nothing_meets(void **state)
 {
     (void)state;
@@ -211,6 +226,7 @@ int main(void)
         cmocka_unit_test(budgets_of_sparse_rings),
         cmocka_unit_test(budgets_of_other_strategies),
         cmocka_unit_test(budgets_of_threads),
+        cmocka_unit_test(threads_share_their_plan),
         cmocka_unit_test(a_budget_that_nothing_meets),
         cmocka_unit_test(no_budget_is_met_by_one_rank),
         cmocka_unit_test(a_budget_with_pieces),
