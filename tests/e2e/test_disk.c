@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 /* ---- The disk ---------------------------------------------------------------------------------------------------- */
@@ -31,9 +32,10 @@ ssize_t __wrap_pwrite(int fd, const void *bytes, size_t count, off_t at);
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static char events[1 << 16]; /* "sync FILE; rename FILE; ..." */
 
-/* What fails: this call on this file, after so many that do not, so many times. */
+/* What fails: this call on this file, after so many that do not, so many times; and when something else has happened.
+ */
 static struct {
-    const char *call, *file;
+    const char *call, *file, *after;
     int skipped, times, error;
 } trouble;
 
@@ -53,6 +55,16 @@ static const char *name_of(int fd)
     return "?";
 }
 
+static void wait_for(const char *event)
+{
+    const struct timespec moment = {0, 1000000};
+    for (bool found = false; !found; nanosleep(&moment, NULL)) {
+        pthread_mutex_lock(&lock);
+        found = strstr(events, event);
+        pthread_mutex_unlock(&lock);
+    }
+}
+
 /* Notes a call; true: it is to fail. */
 static bool happens(const char *call, const char *file)
 {
@@ -64,6 +76,8 @@ static bool happens(const char *call, const char *file)
     bool fails = meant && trouble.skipped-- <= 0;
     trouble.times -= fails;
     pthread_mutex_unlock(&lock);
+    if (fails && trouble.after)
+        wait_for(trouble.after);
     if (fails)
         errno = trouble.error;
     return fails;
@@ -105,7 +119,7 @@ ssize_t __wrap_pwrite(int fd, const void *bytes, size_t count, off_t at)
 static void fail_at(const char *call, const char *file, int skipped, int times, int error)
 {
     events[0] = 0;
-    trouble.call = call, trouble.file = file;
+    trouble.call = call, trouble.file = file, trouble.after = NULL;
     trouble.skipped = skipped, trouble.times = times, trouble.error = error;
 }
 
@@ -378,6 +392,7 @@ static void a_set_begins_when_all_have_saved(void **state)
     rank_run runs[RANKS];
     scene_make(&s, RA_TRANSPORT_MPI);
     fail_at("sync", "a.state.1.new", 0, NEVER, EIO);
+    trouble.after = "rename a.state.0.new; "; /* rank 0 has nothing but the others to wait for then */
     assert_int_equal(ra_comm_threads(RANKS, comms), RA_OK);
     for (int rank = 0; rank < RANKS; rank++) {
         runs[rank] = (rank_run){&s, comms[rank], rank, RA_OK};
