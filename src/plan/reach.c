@@ -1,7 +1,10 @@
 /* What a rank reads of others' keys: see reach.h. */
 #include "plan/reach.h"
 
+#include "base/bits.h"
 #include "base/checked.h"
+
+#include <stdlib.h>
 
 /* Queries whose keys are looked at together before they are looked at one by one. */
 enum { STRETCH = 1024 };
@@ -193,8 +196,60 @@ static bool find_range(finder *f, int64_t first, int64_t end, int64_t stretch)
     return true;
 }
 
+/* ---- Kept blocks alone ------------------------------------------------------------------------------------------- */
+
+/* Whether all of `count` bits are set. */
+static bool all_set(const uint64_t *bits, int64_t count)
+{
+    for (int64_t i = 0; i < count / 64; i++)
+        if (bits[i] != UINT64_MAX)
+            return false;
+    return count % 64 == 0 || bits[count / 64] == ra_bits(0, count % 64);
+}
+
+/* Unite the columns that the rows of blocks of some queries keep, until there are no others. */
+static void unite_columns(const finder *f, const ra_share *queries, uint64_t *row_bits, uint64_t *columns)
+{
+    const ra_blocks *b = f->plan->pattern.blocks;
+    int64_t words = ra_blocks_words(b->count), last = -1;
+    for (int64_t i = 0; i < queries->ranges; i++) {
+        ra_range range = ra_share_range(queries, i);
+        int64_t first = ra_max(0, range.first + f->plan->offset), end = range.end + f->plan->offset;
+        for (int64_t row = ra_max(last + 1, first / b->size); row * b->size < end; row++) {
+            ra_blocks_row(b, f->head, row, 0, words, row_bits);
+            for (int64_t word = 0; word < words; word++)
+                columns[word] |= row_bits[word];
+            last = row;
+            if (all_set(columns, b->count))
+                return;
+        }
+    }
+}
+
+/* Where blocks are all that says what is seen: the blocks that are kept are united first, and marked once. */
+static bool find_columns(finder *f, const ra_share *queries)
+{
+    const ra_blocks *b = f->plan->pattern.blocks;
+    int64_t words = ra_blocks_words(b->count);
+    uint64_t *columns = calloc((size_t)(2 * words), sizeof *columns);
+    bool fits = columns != NULL;
+    if (fits)
+        unite_columns(f, queries, columns + words, columns);
+    for (int64_t column = f->within.lo / b->size; fits && column < b->count && column * b->size < f->within.hi;
+         column++)
+        if (columns[column / 64] >> (column % 64) & 1)
+            fits = set_members(f, column * b->size, ra_min((column + 1) * b->size, f->plan->kv_len));
+    free(columns);
+    return fits;
+}
+
 static bool find_head(finder *f, const ra_share *queries)
 {
+    const ra_pattern *pattern = &f->plan->pattern;
+    if (pattern->blocks && !pattern->dilation && !pattern->bounded) {
+        f->lattice = ra_pattern_lattice(pattern, f->head, 0);
+        return find_columns(f, queries);
+    }
     int64_t stretch = f->plan->pattern.blocks ? f->plan->pattern.blocks->size : STRETCH, offset = f->plan->offset;
     for (int branch = 0; branch < ra_pattern_branches(&f->plan->pattern, f->head); branch++) {
         f->lattice = ra_pattern_lattice(&f->plan->pattern, f->head, branch);
