@@ -83,8 +83,9 @@ static void divide_slots(ra_rank *e)
         if (!s->room)
             continue;
         for (int role = 0; role < RA_ROLES; role++) {
+            int64_t bytes = ra_memory_rounded(s->room * each * e->ring->row_bytes[role]);
             s->memory[role] = at;
-            at += ra_memory_rounded(s->room * each * e->ring->row_bytes[role]);
+            at = bytes ? at + bytes : at; /* of rows of no bytes there is no memory to count in */
         }
         s->words = words;
         s->before = (int64_t *)(words + marks);
