@@ -74,7 +74,7 @@ static void divide_tables(ra_rank *e)
 static void divide_slots(ra_rank *e)
 {
     ra_held *h = &e->held;
-    char *at = h->slot_memory;
+    char *at = h->slot_memory ? h->slot_memory : h->tables; /* rows of no bytes have an address too */
     uint64_t *words = h->marks;
     int64_t marks = e->ring->planes * e->ring->slot_blocks, each = e->ring->planes / h->planes;
     for (int i = 0; i < RA_SLOTS_MOST; i++) {
@@ -83,9 +83,8 @@ static void divide_slots(ra_rank *e)
         if (!s->room)
             continue;
         for (int role = 0; role < RA_ROLES; role++) {
-            int64_t bytes = ra_memory_rounded(s->room * each * e->ring->row_bytes[role]);
             s->memory[role] = at;
-            at = bytes ? at + bytes : at; /* of rows of no bytes there is no memory to count in */
+            at += ra_memory_rounded(s->room * each * e->ring->row_bytes[role]);
         }
         s->words = words;
         s->before = (int64_t *)(words + marks);

@@ -69,7 +69,7 @@ static ra_status write_groups(ra_rank *e, int64_t first, int64_t count, int64_t 
 
 ra_status ra_rank_write_results(ra_rank *e)
 {
-    if (e->work.load.groups == 0)
+    if (e->work.load.groups == 0 || e->ring->plan->batch == 0)
         return RA_OK;
     e->work.run.states = e->held.states;
     if (e->ring->options.lent) {
