@@ -55,23 +55,31 @@ static bool part_last(ra_row_set *s)
     return append(s, copy);
 }
 
-bool ra_row_set_add(ra_row_set *s, int64_t lo, int64_t hi, int64_t step, int64_t count)
+/* What was added last takes in what begins in it, or where it ends, and goes on to `hi`. */
+static bool grow_last(ra_row_set *s, int64_t hi)
 {
-    if (lo >= hi || count <= 0)
-        return true;
-    if (count > 1 && hi - lo >= step) { /* the copies touch: one interval */
-        hi += (count - 1) * step;
-        count = 1;
-    }
-    if (s->count == 0 || end_of(&s->at[s->count - 1]) < lo)
-        return append(s, (ra_stretch){lo, hi - lo, step, count});
     if (!part_last(s))
         return false;
     ra_stretch *last = &s->at[s->count - 1];
     int64_t end = ra_max(end_of(last), hi);
     last->rows = last->step = end - last->first;
-    /* What comes after the copy that was taken in may touch it, too. */
-    return ra_row_set_add(s, lo + step, hi + step, step, count - 1);
+    return true;
+}
+
+bool ra_row_set_add(ra_row_set *s, int64_t lo, int64_t hi, int64_t step, int64_t count)
+{
+    if (lo < hi && count > 1 && hi - lo >= step) { /* the copies touch: one interval */
+        hi += (count - 1) * step;
+        count = 1;
+    }
+    /* What comes after a copy that was taken in may touch it, too. */
+    for (; lo < hi && count > 0; lo += step, hi += step, count--) {
+        if (s->count == 0 || end_of(&s->at[s->count - 1]) < lo)
+            return append(s, (ra_stretch){lo, hi - lo, step, count});
+        if (!grow_last(s, hi))
+            return false;
+    }
+    return true;
 }
 
 /* Stripes are whole blocks, but perhaps the last. */
@@ -195,28 +203,38 @@ static bool cut_alike(const maker *m, const ra_stretch *a, const ra_stretch *b)
     return true;
 }
 
-/* An interval against copies of b: where it has several whole steps of them, these are copies of its own. */
-static bool cut_interval(const maker *m, const ra_stretch *a, const ra_stretch *b)
+/* The copy of a stretch in whose step a position is, or the first. */
+static int64_t copy_at(const ra_stretch *s, int64_t position)
+{
+    return ra_max(0, position - s->first) / s->step;
+}
+
+/* An interval that meets three copies of b at most: it has one whole step of them, or none. */
+static bool cut_by_few(const maker *m, const ra_stretch *a, const ra_stretch *b)
 {
     enum { FEW = 3 };
-    int64_t lo = a->first, hi = a->first + a->rows;
-    int64_t met = ra_max(0, lo - b->first) / b->step, end = ra_min(b->count, ra_max(0, hi - b->first) / b->step);
-    int64_t whole =
-        met + (lo > copy_first(b, met)); /* the first step that it has as a whole; `end` is the last's end */
-    if (end - whole > 1) {
-        int64_t head = copy_first(b, whole), tail = copy_first(b, end);
-        const ra_stretch before = {lo, head - lo, head - lo, 1}, inside = {head, b->step, b->step, end - whole};
-        const ra_stretch after = {tail, hi - tail, hi - tail, 1};
-        return (before.rows <= 0 || cut_interval(m, &before, b)) && cut_alike(m, &inside, b) &&
-               (after.rows <= 0 || cut_interval(m, &after, b));
-    }
     int64_t cuts[2 * FEW];
     int others = 0;
-    for (int64_t i = met; i < b->count && copy_first(b, i) < hi && others < FEW; i++) {
+    for (int64_t i = copy_at(b, a->first); i < b->count && copy_first(b, i) < a->first + a->rows && others < FEW; i++) {
         cuts[2 * others] = copy_first(b, i);
         cuts[2 * others++ + 1] = copy_first(b, i) + b->rows;
     }
     return cut_copies(m, *a, cuts, others);
+}
+
+/* An interval against copies of b: where it has several whole steps of them, these are copies of its own. */
+static bool cut_interval(const maker *m, const ra_stretch *a, const ra_stretch *b)
+{
+    int64_t lo = a->first, hi = a->first + a->rows;
+    int64_t met = copy_at(b, lo), end = ra_min(b->count, copy_at(b, hi));
+    int64_t whole = met + (lo > copy_first(b, met)); /* the first step that it has as a whole; `end`: behind the last */
+    if (end - whole <= 1)
+        return cut_by_few(m, a, b);
+    int64_t head = copy_first(b, whole), tail = copy_first(b, end);
+    const ra_stretch before = {lo, head - lo, head - lo, 1}, inside = {head, b->step, b->step, end - whole};
+    const ra_stretch after = {tail, hi - tail, hi - tail, 1};
+    return (before.rows <= 0 || cut_by_few(m, &before, b)) && cut_alike(m, &inside, b) &&
+           (after.rows <= 0 || cut_by_few(m, &after, b));
 }
 
 /* Copies of a stretch that begin below a position. */
