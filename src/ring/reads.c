@@ -32,7 +32,7 @@ void ra_reads_find(ra_reads *r, const ra_ring_plan *ring, int rank, int known, u
     int64_t each = ra_reads_words(ring);
     ra_share keys = ra_share_of_range(0, ring->keys.length);
     *r = (ra_reads){.ring = ring, .words = words};
-    for (int i = 0; i < known && each > 0; i++) {
+    for (int i = 0; i < known && i < RA_KNOWN_MOST && each > 0; i++) {
         ra_share queries = ra_partition_share(&ring->queries, ra_rank_before(ring, rank, steps[i]));
         r->rank[i] = ra_rank_before(ring, rank, steps[i]);
         memset(words + i * each, 0, (size_t)each * sizeof *words);
