@@ -5,7 +5,7 @@
  *     ra_work      its tasks, and the states of its rows         rank_tiles.c
  *     ra_flight    what travels in the phase under way           rank_phase.c, supply_*.c
  *     ra_tally     what it counts, to prove the run              rank_results.c
- *     ra_progress  where it stands, which is what can be saved   rank_save.c
+ *     ra_standing  where it stands, which is what can be saved   rank_save.c
  */
 #ifndef RA_RING_RANK_H
 #define RA_RING_RANK_H
@@ -91,13 +91,13 @@ typedef struct ra_tally {
     double pairs_reported, pairs_total;
 } ra_tally;
 
-typedef struct ra_progress_point {
+typedef struct ra_standing {
     int64_t first;          /* the step from which on rows travel: the least that a rank goes on with */
     int64_t step, position; /* what comes before is done */
     int64_t span;           /* that is being worked on */
     int64_t stride;         /* of keys after which a run may be saved; 0: after a step */
     bool changed;           /* something was done since it was saved */
-} ra_progress_point;
+} ra_standing;
 
 struct ra_supply;
 
@@ -114,7 +114,7 @@ typedef struct ra_rank {
     ra_work work;
     ra_flight flight;
     ra_tally tally;
-    ra_progress_point at;
+    ra_standing at;
     ra_status status; /* found by the poll */
 } ra_rank;
 

@@ -20,6 +20,15 @@ static bool is_late(const ra_rank *e, const ra_message *m)
     return m->again && e->flight.sparing && e->flight.sparing[m->from] && m->phase > e->at.first;
 }
 
+/* Rows that are to be added to others are nothing that a supply can move. */
+static ra_status receive(ra_rank *e, const ra_message *m, const ra_share *keys)
+{
+    if (m->delivery != RA_STORE)
+        return ra_fail(RA_ERROR_INTERNAL, "rank %d: rows of rank %d are to be added, and can only be stored", e->rank,
+                       m->from);
+    return e->supply->receive(e, m, keys);
+}
+
 /* Receives that are late, or those that are not. */
 static ra_status start_receives(ra_rank *e, bool late, int64_t *came)
 {
@@ -41,7 +50,7 @@ static ra_status start_receives(ra_rank *e, bool late, int64_t *came)
             e->tally.stats->bytes_received += bytes;
         if (e->tally.ledger)
             e->tally.ledger[m.from] += bytes;
-        status = e->supply->receive(e, &m, &keys);
+        status = receive(e, &m, &keys);
     }
     return status;
 }
