@@ -3,6 +3,7 @@
 #include "support/unit.h"
 
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -88,6 +89,32 @@ static void a_block_becomes_one_of_another_size(void **state)
     assert_true(!block && accountant.bytes == 0);
 }
 
+static int64_t resident(void)
+{
+    long long pages = 0, ignored = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    assert_non_null(file);
+    assert_int_equal(fscanf(file, "%lld %lld", &ignored, &pages), 2);
+    fclose(file);
+    return pages * sysconf(_SC_PAGESIZE);
+}
+
+/* What a large block becomes less goes back to the system, though it stays a large one. */
+static void a_block_that_shrinks_gives_back(void **state)
+{
+    (void)state;
+    enum { LARGE = 64 * MIB, SMALL = 8 * MIB };
+    ra_accountant accountant = {0, 0};
+    void *block;
+    assert_int_equal(ra_memory_take(&accountant, LARGE, "a block", &block), RA_OK);
+    memset(block, 1, LARGE);
+    int64_t before = resident();
+    accountant.bytes = 0;
+    assert_int_equal(ra_memory_renew(&accountant, SMALL, "a block", &block, LARGE), RA_OK);
+    assert_true(before - resident() > (LARGE - SMALL) / 2);
+    ra_memory_give(&accountant, block, SMALL);
+}
+
 /* A process that computes again and again holds the scratch of one run, whatever it allocates in between. */
 static void small_blocks_are_taken_again(void **state)
 {
@@ -113,7 +140,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(blocks_are_aligned_and_counted),     cmocka_unit_test(too_much_is_a_status),
         cmocka_unit_test(large_blocks_go_back_to_the_system), cmocka_unit_test(a_block_becomes_one_of_another_size),
-        cmocka_unit_test(small_blocks_are_taken_again),
+        cmocka_unit_test(small_blocks_are_taken_again),       cmocka_unit_test(a_block_that_shrinks_gives_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
