@@ -41,18 +41,24 @@ static totals of_one_piece(const ra_stats *s)
                     s->pairs_visible, s->pairs_worked, s->flops,   s->planned_peak_bytes, s->peak_bytes};
 }
 
-/* Ranks that are threads of one process hold their memory at the same time, and share the plan, which each of them
- * counts. */
-static int64_t peak_of_process(const run_record *record, int64_t planned)
+/*
+ * The largest process. Ranks that are threads of one hold their memory at the same time, and share the plan, which each
+ * of them counts. A process of one rank has planned itself alone: what the others planned is in their statistics.
+ */
+static void set_bytes(const run_record *record, totals *t)
 {
-    int64_t sum = 0, most = 0, shared = -planned;
+    int64_t peaks = 0, plans = 0;
     for (int rank = 0; rank < record->ring->ranks; rank++) {
         const ra_rank_stats *r = &record->ranks[rank];
-        sum += r->peak_bytes;
-        shared += r->planned_peak_bytes;
-        most = r->peak_bytes > most ? r->peak_bytes : most;
+        peaks += r->peak_bytes;
+        plans += r->planned_peak_bytes;
+        t->peak = r->peak_bytes > t->peak ? r->peak_bytes : t->peak;
+        t->planned = r->planned_peak_bytes > t->planned ? r->planned_peak_bytes : t->planned;
     }
-    return record->ring->transport == RA_TRANSPORT_THREADS ? sum - shared : most;
+    if (record->ring->transport == RA_TRANSPORT_THREADS) {
+        t->planned = ra_ring_plan_process_bytes(record->plan);
+        t->peak = peaks - (plans - t->planned);
+    }
 }
 
 static totals of_ranks(const run_record *record)
@@ -64,14 +70,13 @@ static totals of_ranks(const run_record *record)
                 .threads = record->ranks[0].threads,
                 .seconds = record->seconds_compute,
                 .tiles = info.tiles,
-                .flops = info.flops,
-                .planned = ra_ring_plan_process_bytes(record->plan)};
+                .flops = info.flops};
     for (int rank = 0; rank < record->ring->ranks; rank++) {
         const ra_rank_stats *r = &record->ranks[rank];
         t.pairs_visible += r->pairs_visible;
         t.pairs_worked += r->pairs_worked;
     }
-    t.peak = peak_of_process(record, t.planned);
+    set_bytes(record, &t);
     return t;
 }
 

@@ -3,12 +3,21 @@
 # shellcheck source=tests/mpi/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
+# held WHAT: the largest process held no more than the largest has planned.
+held() {
+    local planned peak
+    planned=$(sed -nE '/"memory"/,/}/s/.*"planned_peak_bytes": ([0-9]+),/\1/p' s.json)
+    peak=$(sed -nE '/"memory"/,/}/s/.*"peak_bytes": ([0-9]+),/\1/p' s.json)
+    ((0 < peak && peak <= planned)) || fail "$1: held $peak bytes, planned $planned"
+}
+
 # with PROCESSES OPTION...: a run, which must succeed.
 with() {
     over "$1" attend "${qkv[@]}" --output o.npy --lse l.npy --stats s.json --transport mpi "${@:2}" ||
         fail "$*: exit $?"
     (($(grep -c '"rank": ' s.json) == $1)) || fail "$*: not as many ranks in the statistics"
     grep -q "\"ring_size\": $1\$" s.json || fail "$*: another ring size in the statistics"
+    held "$*"
 }
 
 right() {
