@@ -182,14 +182,14 @@ ra_status tensor_file_storage(const tensor_file *file, ra_storage **storage)
     return t->data ? ra_storage_memory(t, storage) : tensor_file_source(file, storage);
 }
 
-/* A tensor in memory, to nowhere. */
+/* A tensor in memory, to nowhere. One without elements has no memory, and no rows to write. */
 static int drop(tensor_file *file)
 {
     ra_storage *storage = NULL;
     ra_tensor part = file->tensor;
     ra_status status = tensor_file_storage(file, &storage);
     part.batch = 1;
-    for (int64_t batch = 0; batch < file->tensor.batch && !status; batch++) {
+    for (int64_t batch = 0; file->tensor.data && batch < file->tensor.batch && !status; batch++) {
         part.data = (char *)file->tensor.data + batch * part.batch_stride * (int64_t)ra_dtype_size(part.dtype);
         status = ra_storage_write(storage, batch, 0, part.seq, &part);
     }

@@ -31,17 +31,14 @@ long=(--query gen:1 --key gen:2 --value gen:3 --shape "1,40000,2,64" --threads 1
 "${small[@]}" bash -c '
     mount -t tmpfs -o size=8m none disk
     "$@" 2>/dev/null &
-    for ((i = 0; i < 1000; i++)); do
-        if [[ -e disk/state ]]; then break; fi
-        sleep 0.01
-    done
+    while [[ ! -e disk/state ]] && kill -0 $!; do sleep 0.01; done
     kill -9 $!
     wait $!
     rm -f disk/state.new disk/state.rows
     sum=$(sha256sum disk/state)
     head -c 8000000 /dev/zero >disk/filler 2>/dev/null
     "$@" 2>../err &
-    sleep 0.5
+    while ! grep -qs "not saved" ../err && kill -0 $!; do sleep 0.01; done
     kill -TERM $!
     wait $!
     echo "exit $?"
