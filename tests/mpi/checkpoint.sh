@@ -86,7 +86,7 @@ killed() {
 } 2>/dev/null
 
 # A signal to one rank: all save and stop, one speaks. There is no time to save but then.
-tensors 7K,2,32
+tensors 12K,2,32
 whole 3
 begin 3 "${job[@]}" --checkpoint state --checkpoint-every 1000
 victim=
