@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -139,6 +140,27 @@ static void on_timer(int number)
     set_timer(END_SECONDS, 0);
 }
 
+/* ---- Before anything else ---------------------------------------------------------------------------------------- */
+
+static bool ignored_from_outside[SIGNAL_COUNT];
+
+/*
+ * A library that is loaded may take a signal for itself before main begins: the UCX of MPICH takes SIGHUP. Whether one
+ * was ignored from outside (nohup) is looked up before that, by the kernel's own call: nothing is set up yet,
+ * sanitizers neither.
+ */
+__attribute__((no_sanitize("address"), no_sanitize("thread"), no_sanitize("undefined"))) static void look_first(void)
+{
+    enum { KERNEL_SET_BYTES = 8, ROOM = 16 };
+    for (size_t i = 0; i < SIGNAL_COUNT; i++) {
+        void (*current[ROOM])(int) = {NULL}; /* the kernel's struct begins with the handler */
+        if (syscall(SYS_rt_sigaction, SIGNALS[i], NULL, current, KERNEL_SET_BYTES) == 0)
+            ignored_from_outside[i] = current[0] == SIG_IGN;
+    }
+}
+
+__attribute__((section(".preinit_array"), used)) static void (*before_libraries)(void) = look_first;
+
 /* ---- Outside of it ----------------------------------------------------------------------------------------------- */
 
 static void install_timer(const sigset_t *all)
@@ -158,7 +180,9 @@ void interrupt_install(void)
         struct sigaction previous;
         snprintf(signal_names[i], NAME_TEXT, "%s", strsignal(SIGNALS[i]));
         /* A signal that was ignored from outside (nohup) stays ignored. */
-        if (sigaction(SIGNALS[i], NULL, &previous) == 0 && previous.sa_handler != SIG_IGN)
+        if (ignored_from_outside[i])
+            signal(SIGNALS[i], SIG_IGN);
+        else if (sigaction(SIGNALS[i], NULL, &previous) == 0 && previous.sa_handler != SIG_IGN)
             sigaction(SIGNALS[i], &action, NULL);
     }
     /* A write past a size limit, or to a pipe that nobody reads, then fails instead of ending the process. */
