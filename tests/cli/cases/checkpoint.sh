@@ -50,8 +50,8 @@ rm -f state* kept
 
 # Stopped when a rank was finished; then its rows are damaged, cut and lost.
 "$binary" attend "${long[@]}" --output o.npy --checkpoint state --checkpoint-every 1000 2>/dev/null &
-for ((i = 0; i < 1000; i++)); do
-    if [[ -s state.rows ]]; then break; fi
+for ((i = 0; i < 12000; i++)); do # all 10,000 rows of the first rank, however slow that is
+    if (($(stat -c %s state.rows 2>/dev/null || echo 0) >= 10000 * 2 * 16 * 4)); then break; fi
     sleep 0.01
 done
 sleep 0.2
