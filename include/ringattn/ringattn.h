@@ -275,15 +275,15 @@ RA_API ra_status ra_forward(const ra_plan *plan, const ra_tensor *q, const ra_te
                             const ra_tensor *output, const ra_tensor *lse, ra_stats *stats);
 
 /*
- * The gradient of ra_forward. `output` and `lse` are what ra_forward gave for q, k and v. `d_output` is the gradient of a
- * loss by the output, with the output's shape. `d_lse` is its gradient by the log-sum-exp, with the shape of lse, or
+ * The gradient of ra_forward. `output` and `lse` are what ra_forward gave for q, k and v. `d_output` is the gradient of
+ * a loss by the output, with the output's shape. `d_lse` is its gradient by the log-sum-exp, with the shape of lse, or
  * NULL if the loss does not use it. d_q, d_k and d_v have the shapes of q, k and v. They receive the gradients of the
  * loss, each rounded once to the dtype of its view; NULL: not computed. lse and d_lse are RA_F32.
  *
- * It is the gradient of the function that ra_forward computes: a key that a pattern counts twice gets twice the gradient,
- * query heads that share a key/value head add up, and a row that sees no key has a gradient of zero and gives none. NaN
- * and infinity reach the gradients that depend on them and no others. All sums are float32. The bits do not depend on
- * the number of threads.
+ * It is the gradient of the function that ra_forward computes: a key that a pattern counts twice gets twice the
+ * gradient, query heads that share a key/value head add up, and a row that sees no key has a gradient of zero and gives
+ * none. NaN and infinity reach the gradients that depend on them and no others. All sums are float32. The bits do not
+ * depend on the number of threads.
  *
  * stats->flops are 2 * pairs_visible * (3 head_dim + 2 value_dim), whichever gradients are wanted. After a failure the
  * contents of the gradients are undefined. k and v may have fewer keys than the plan, as in ra_forward.
@@ -394,9 +394,9 @@ RA_API ra_status ra_reference_row(const ra_plan *plan, const ra_tensor *q, const
 
 /*
  * The oracle of ra_backward: whole gradients in double precision, by the definition, with none of the code that makes
- * ra_backward fast. It computes its own softmax, so it takes neither output nor lse. d_lse may be NULL. d_q [batch, q_len,
- * heads, head_dim], d_k [batch, seq, kv_heads, head_dim] and d_v [batch, seq, kv_heads, value_dim] are the caller's, dense,
- * and may be NULL. It holds O(kv_len) and takes time in proportion to all pairs.
+ * ra_backward fast. It computes its own softmax, so it takes neither output nor lse. d_lse may be NULL. d_q [batch,
+ * q_len, heads, head_dim], d_k [batch, seq, kv_heads, head_dim] and d_v [batch, seq, kv_heads, value_dim] are the
+ * caller's, dense, and may be NULL. It holds O(kv_len) and takes time in proportion to all pairs.
  */
 RA_API ra_status ra_reference_backward(const ra_plan *plan, const ra_tensor *q, const ra_tensor *k, const ra_tensor *v,
                                        const ra_tensor *d_output, const ra_tensor *d_lse, double *d_q, double *d_k,
@@ -579,9 +579,9 @@ typedef enum ra_gradient { RA_GRADIENT_QUERY = 0, RA_GRADIENT_KEY = 1, RA_GRADIE
 
 /*
  * The oracle for gradients of tensors that need not fit in memory: rows `rows` [count] of one gradient in double
- * precision, [count][dim of that gradient]. The softmax of other rows is taken from `output` and `lse`, the results of a
- * forward pass. d_lse may be NULL. Rows of a gradient by queries take a pass over the keys and values that they see, rows
- * of a gradient by keys or values a pass over the queries that see them. sizes [count], if not NULL, receives what
+ * precision, [count][dim of that gradient]. The softmax of other rows is taken from `output` and `lse`, the results of
+ * a forward pass. d_lse may be NULL. Rows of a gradient by queries take a pass over the keys and values that they see,
+ * rows of a gradient by keys or values a pass over the queries that see them. sizes [count], if not NULL, receives what
  * rounding errors of float32 arithmetic grow with (docs/MATH.md, "Tolerances of gradients"). Calls the plan's progress
  * with the pairs that it has gone through.
  */

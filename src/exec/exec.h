@@ -152,6 +152,9 @@ typedef struct ra_key_block {
 void ra_key_walk_begin(ra_key_walk *walk, const ra_keys *keys, int64_t head, ra_tiles *tiles, ra_interval within);
 bool ra_key_walk_next(ra_key_walk *walk, ra_key_block *block);
 
+/* The rows of a block in k, v or a tensor that lies as they do, from its first one that is here on. */
+ra_rows ra_block_rows(const ra_tensor *tensor, int64_t batch, const ra_key_block *block);
+
 /* Set the states of `lanes` rows, interleaved as in ra_tile_call, to "nothing seen". */
 void ra_state_clear(float *state, int lanes, int64_t floats);
 

@@ -1,12 +1,14 @@
 /*
  * HOW a backward pass happens: the gradients of some query rows and of the keys that are here, added to sums.
  *
- *     gradient.c        threads, the order in which tasks add to the rows of keys; a whole problem in one piece
- *     gradient_task.c   a query tile through its key blocks: five products a tile
- *     delta.c           what a query row's softmax takes off its gradients
+ *     gradient.c         threads, and the order in which tasks add to the rows of keys
+ *     gradient_task.c    a query tile through its key blocks: five products a tile
+ *     gradient_rows.c    what is done row by row before and after: delta, and the rounding of sums
+ *     gradient_whole.c   a whole problem in one piece
  *
- * Query rows come as q, d_output, lse and delta. Keys come as k and v. Sums are float32 tensors d_q, d_k and d_v with the
- * same rows at the same places. A run adds to them; whoever holds them clears them first and rounds them at the end.
+ * Query rows come as q, d_output, lse and delta. Keys come as k and v. Sums are float32 tensors d_q, d_k and d_v with
+ * the same rows at the same places. A run adds to them; whoever holds them clears them first and rounds them at the
+ * end.
  *
  * Bits: a row of d_k and d_v is added to in the order of the queries, 64 of them (or a group) at a time, and a row of
  * d_q in the order of the key blocks. Who runs a task does not matter, nor how many tasks there are.
@@ -46,7 +48,17 @@ typedef struct ra_gradient_run {
     const ra_kernel *kernel;
     ra_query_rows queries;
     ra_key_rows keys;
-    bool finish; /* these keys are all: rows of d_q are written, rounded to its dtype, not added to */
+    bool finish; /* each row of d_q is of one task: it is written, rounded to its dtype, not added to */
+    /*
+     * 0, or the chains that are worked on at a time, with sums d_k and d_v [1, kv_len, slots, dim]: those of chain c,
+     * which is batch * kv_heads + key/value head, are in head c % slots. `open` is called before the first task of a
+     * chain and `close` after the last, by whichever thread. NULL: neither.
+     */
+    int64_t slots;
+    bool d_q_slots; /* d_q is [1, q_len, slots * query heads of a chain, head_dim] in the same manner */
+    void (*open)(void *user, int64_t chain);
+    void (*close)(void *user, int64_t chain);
+    void *chain_user;
     ra_poll poll;
     void *poll_user;
     ra_counts *counts;
@@ -63,7 +75,23 @@ bool ra_gradient_tasks(ra_gradient_run *run, char *scratch);
  * delta = sum over the value columns of d_output * output, less d_lse (NULL: 0), for all batches, heads and rows of the
  * tensors: what is taken off every gradient of the row's weights.
  */
-void ra_gradient_delta(int threads, const ra_tensor *output, const ra_tensor *d_output, const ra_tensor *d_lse,
-                       const ra_tensor *delta);
+void ra_gradient_delta(const ra_kernel *kernel, int threads, const ra_tensor *output, const ra_tensor *d_output,
+                       const ra_tensor *d_lse, const ra_tensor *delta);
+
+/* Rows of float32 sums, rounded to a tensor of the same shape: rows of heads head .. head + heads - 1 of one batch. */
+void ra_gradient_round(const ra_tensor *sums, int64_t from_batch, int64_t from_head, const ra_tensor *to, int64_t batch,
+                       int64_t head, int64_t heads);
+
+/* ---- A whole problem in one piece (gradient_whole.c) ---------------------------------------------------------------
+ */
+
+/* The tensors of ra_backward; d_lse, d_q, d_k and d_v may be NULL. */
+typedef struct ra_gradient_tensors {
+    const ra_tensor *q, *k, *v, *output, *lse, *d_output, *d_lse, *d_q, *d_k, *d_v;
+} ra_gradient_tensors;
+
+/* Fill everything of `stats` but its size. */
+ra_status ra_gradient_execute(const ra_plan *plan, const ra_kernel *kernel, const ra_gradient_tensors *tensors,
+                              ra_stats *stats);
 
 #endif

@@ -139,3 +139,11 @@ bool ra_key_walk_next(ra_key_walk *w, ra_key_block *b)
         next_run(w, b);
     return true;
 }
+
+ra_rows ra_block_rows(const ra_tensor *t, int64_t batch, const ra_key_block *b)
+{
+    ra_rows rows = ra_rows_at(t, batch, b->index ? 0 : b->row, b->head);
+    rows.row_stride *= b->index ? 1 : b->step;
+    rows.index = b->index;
+    return rows;
+}

@@ -90,15 +90,6 @@ static void lay_out(tile_task *t, ra_worker *w, int64_t task)
 
 /* ---- Keys and values --------------------------------------------------------------------------------------------- */
 
-/* The rows of a block, from its first one that is here on. */
-static ra_rows block_rows(const ra_tensor *t, int64_t batch, const ra_key_block *b)
-{
-    ra_rows rows = ra_rows_at(t, batch, b->index ? 0 : b->row, b->head);
-    rows.row_stride *= b->index ? 1 : b->step;
-    rows.index = b->index;
-    return rows;
-}
-
 /* Widen the rows of a block into `packed`, at their places, with zeros in front as far as a tile can reach. */
 static void pack_edge(const ra_run *run, const ra_rows *rows, const ra_block *block, int dim, float *packed)
 {
@@ -111,7 +102,7 @@ static void pack_edge(const ra_run *run, const ra_rows *rows, const ra_block *bl
 static void place_block(tile_task *t, const ra_key_block *b, int place)
 {
     const ra_plan *p = t->worker->run->plan;
-    ra_rows key = block_rows(b->k, t->batch, b);
+    ra_rows key = ra_block_rows(b->k, t->batch, b);
     packed_block *taken = &t->blocks[place];
     *taken = (packed_block){.block = b->block, .key = key.data, .key_stride = key.row_stride};
     taken->value = t->value + (int64_t)place * RA_KEY_BLOCK * ra_ceil_div(p->value_dim, RA_PANEL) * RA_PANEL;
@@ -139,8 +130,8 @@ static void pack_part(tile_task *t, const ra_key_block *b, int place, int first,
     const ra_run *run = t->worker->run;
     const ra_plan *p = run->plan;
     packed_block *taken = &t->blocks[place];
-    ra_rows key = rows_from(block_rows(b->k, t->batch, b), first);
-    ra_rows value = rows_from(block_rows(b->v, t->batch, b), first);
+    ra_rows key = rows_from(ra_block_rows(b->k, t->batch, b), first);
+    ra_rows value = rows_from(ra_block_rows(b->v, t->batch, b), first);
     if (taken->widened)
         run->kernel->pack_rows(&key, end - first, p->head_dim, taken->widened + (int64_t)first * p->head_dim);
     if (!run->kernel->pack_value(&value, end - first, p->value_dim, t->staging,
@@ -154,7 +145,7 @@ static void pack_rest(tile_task *t, const ra_key_block *b, int place)
     const ra_run *run = t->worker->run;
     const ra_plan *p = run->plan;
     packed_block *taken = &t->blocks[place];
-    ra_rows key = block_rows(b->k, t->batch, b), value = block_rows(b->v, t->batch, b);
+    ra_rows key = ra_block_rows(b->k, t->batch, b), value = ra_block_rows(b->v, t->batch, b);
     pack_edge(run, &key, &b->block, p->head_dim, taken->widened);
     pack_edge(run, &value, &b->block, p->value_dim, t->edge);
     int64_t zeros = (int64_t)(b->block.skip / RA_KEY_UNIT * RA_KEY_UNIT) * p->value_dim;
@@ -218,7 +209,7 @@ static ra_fetch fetch_portion(const tile_task *t, const ra_tensor *tensor, int64
     if (f.rows == 0 || a->from.index || tensor->dim_stride != 1)
         return (ra_fetch){0};
     int64_t size = (int64_t)ra_dtype_size(tensor->dtype);
-    f.row = rows_from(block_rows(tensor, t->batch, &a->from), a->done).data;
+    f.row = rows_from(ra_block_rows(tensor, t->batch, &a->from), a->done).data;
     f.stride = tensor->seq_stride * a->from.step * size;
     f.bytes = (int)(tensor->dim * size);
     f.burst = (int)ra_ceil_div(f.rows * ra_ceil_div(f.bytes, LINE), bursts);

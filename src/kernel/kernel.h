@@ -63,6 +63,34 @@ typedef struct ra_decode_call {
     float *state;  /* [heads][rows][2 + value_dim]: max, sum, acc */
 } ra_decode_call;
 
+/*
+ * The gradients of one group of queries and one block of keys, added to what was there. Weights are
+ * exp2(factor * score - lse - lse_rest), gradients of scores weight * (scale * d_weight - delta).
+ */
+typedef struct ra_gradient_call {
+    const float *query;            /* [head_dim][lanes], as in ra_tile_call */
+    const float *d_output;         /* [value_dim][lanes] */
+    const float *query_columns;    /* the same rows as pack_columns has them, times nothing */
+    const float *d_output_columns; /* the same */
+    const float *lse, *lse_rest;   /* [lanes]: the log-sum-exp in base 2, as a sum of two */
+    const float *delta;            /* [lanes]: times scale */
+    int rows;                      /* of the group; lanes behind them may compute anything */
+    bool narrow;                   /* as in ra_tile_call */
+    bool guard_rows;               /* with a mask: some element of the columns is not finite */
+    const float *key, *value;      /* row k at key + k * key_stride, as in ra_tile_call */
+    int64_t key_stride, value_stride;
+    const float *key_panels; /* as ra_tile_call.value; of no use without d_query */
+    bool guard_keys;         /* with a mask: some key is not finite */
+    int begin, end;          /* as in ra_tile_call */
+    const int32_t *lo, *hi;
+    const uint64_t *seen;
+    int head_dim, value_dim;
+    float factor, scale;
+    float *weights, *d_scores; /* scratch [RA_KEY_BLOCK][lanes] each */
+    float *d_query;            /* NULL, or acc [head_dim, rounded up to RA_PANEL][lanes] behind 2 * lanes floats */
+    float *d_key, *d_value;    /* NULL, or [RA_KEY_BLOCK][dim rounded up to a vector] */
+} ra_gradient_call;
+
 /* Rows of any dtype and stride, in elements. */
 typedef struct ra_rows {
     const void *data;
@@ -76,7 +104,7 @@ typedef struct ra_kernel {
     ra_blocking blocking;
     /* dst[row][dim], f32. */
     void (*pack_rows)(const ra_rows *src, int rows, int dim, float *dst);
-    /* dst[dim][lanes], f32 multiplied by factor; lanes from `rows` on are zero. No index is below 0. */
+    /* dst[dim][lanes], f32 multiplied by factor; lanes from `rows` on are zero, and rows whose index is below 0. */
     void (*pack_query)(const ra_rows *src, int rows, int dim, float factor, float *dst);
     /* Panels as in ra_tile_call; `staging` holds [RA_KEY_BLOCK][dim] floats. Returns whether all are finite. */
     bool (*pack_value)(const ra_rows *src, int rows, int dim, float *staging, float *dst);
@@ -89,6 +117,15 @@ typedef struct ra_kernel {
     void (*merge_lane)(float *into, const float *from, int value_dim);
     /* acc / sum of the first `rows` lanes, to output[row][dim]; a row with sum 0 becomes NaN. Destroys acc. */
     void (*finish_group)(float *state, int rows, int value_dim, const ra_rows *output);
+    /*
+     * dst: slices of columns that ra_gradient_call sums over rows; lanes * (dim rounded up to a vector) floats at most.
+     * Rows whose index is below 0 are zeros. Returns whether all are finite.
+     */
+    bool (*pack_columns)(const ra_rows *src, int rows, int dim, float *dst);
+    void (*gradient)(const ra_gradient_call *call);
+    /* acc[column][lane] of the first `rows` lanes to rows of any dtype; or added to rows of RA_F32. */
+    void (*store_group)(const float *acc, int rows, int dim, const ra_rows *output);
+    void (*add_group)(const float *acc, int rows, int dim, const ra_rows *sums);
 } ra_kernel;
 
 /* The table for an id; RA_KERNEL_AUTO takes RA_KERNEL from the environment, else the best. */

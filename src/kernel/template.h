@@ -21,6 +21,7 @@
  *     template_tile.h     one group of queries against one block of keys
  *     template_decode.h   few queries: vectors along the head dimension, keys and values read once
  *     template_state.h    what is known of rows so far: merged, and made results
+ *     template_gradient.h the gradients of a group and a block
  */
 #include "base/half.h"
 #include "kernel/kernel.h"
@@ -48,6 +49,7 @@ _Static_assert(RA_KEY_UNIT % EXP2_KEYS == 0, "tiles end with a whole unit of key
 
 #include "kernel/template_decode.h"
 #include "kernel/template_exp2.h"
+#include "kernel/template_gradient.h"
 #include "kernel/template_packing.h"
 #include "kernel/template_state.h"
 #include "kernel/template_tile.h"
@@ -64,4 +66,8 @@ const ra_kernel KERNEL_NAME = {
     .merge_row = merge_row,
     .merge_lane = merge_lane,
     .finish_group = finish_group,
+    .pack_columns = pack_columns,
+    .gradient = gradient,
+    .store_group = store_group,
+    .add_group = add_group,
 };

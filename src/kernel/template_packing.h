@@ -124,12 +124,19 @@ INLINE void pack_query_patch(const float *const from[4], int d, float factor, fl
     }
 }
 
-/* src [rows][dim] -> dst [dim][LANES] f32, times factor, zero lanes from `rows` on */
+/* Whether the four rows from r on have no index below 0. */
+INLINE bool all_here(const ra_rows *src, int r)
+{
+    const int64_t *index = src->index;
+    return !index || (index[r] | index[r + 1] | index[r + 2] | index[r + 3]) >= 0;
+}
+
+/* src [rows][dim] -> dst [dim][LANES] f32, times factor, zero lanes from `rows` on and where an index is below 0 */
 static void pack_query(const ra_rows *src, int rows, int dim, float factor, float *dst)
 {
     int r = 0;
     /* Four rows at a time where they can be read as they lie. */
-    for (; src->dtype == RA_F32 && src->dim_stride == 1 && r + 4 <= rows; r += 4) {
+    for (; src->dtype == RA_F32 && src->dim_stride == 1 && r + 4 <= rows && all_here(src, r); r += 4) {
         const float *row = src->data;
         const float *const from[4] = {row + row_at(src, r), row + row_at(src, r + 1), row + row_at(src, r + 2),
                                       row + row_at(src, r + 3)};
@@ -143,10 +150,10 @@ static void pack_query(const ra_rows *src, int rows, int dim, float factor, floa
                 dst[(ptrdiff_t)d * LANES + r + i] = from[i][d] * factor;
     }
     for (; r < LANES; r++) {
+        bool here = r < rows && (!src->index || src->index[r] >= 0);
         fetch_lines(row_ahead(src, r), row_floats(src, dim));
         for (int d = 0; d < dim; d++)
-            dst[(ptrdiff_t)d * LANES + r] =
-                r < rows ? load_one(src, row_at(src, r) + d * src->dim_stride) * factor : 0.0f;
+            dst[(ptrdiff_t)d * LANES + r] = here ? load_one(src, row_at(src, r) + d * src->dim_stride) * factor : 0.0f;
     }
 }
 

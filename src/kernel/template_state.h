@@ -68,6 +68,35 @@ INLINE void store_patch(const float *acc, float *to, int64_t stride)
         memcpy(to + i * stride, &rows[i], sizeof rows[i]);
 }
 
+/* acc[column][LANES] of the first `rows` lanes to rows of any dtype and stride, or to where their indices say */
+static void store_group(const float *acc, int rows, int dim, const ra_rows *output)
+{
+    bool plain = output->dtype == RA_F32 && output->dim_stride == 1 && !output->index;
+    for (int r = 0; r < rows; r += 4) {
+        int here = rows - r < 4 ? rows - r : 4, column = 0;
+        for (int i = 0; i < 4; i++)
+            claim_lines(row_ahead(output, r + i), row_floats(output, dim));
+        for (; plain && here == 4 && column + 4 <= dim; column += 4)
+            store_patch(acc + (ptrdiff_t)column * LANES + r, (float *)output->data + r * output->row_stride + column,
+                        output->row_stride);
+        for (int i = 0; i < here; i++)
+            for (int d = column; d < dim; d++)
+                store_one(output, row_at(output, r + i) + d * output->dim_stride, acc[(ptrdiff_t)d * LANES + r + i]);
+    }
+}
+
+/* The same added to rows of RA_F32; rows whose index is below 0 are not there. */
+static void add_group(const float *acc, int rows, int dim, const ra_rows *sums)
+{
+    for (int r = 0; r < rows; r++) {
+        if (sums->index && sums->index[r] < 0)
+            continue;
+        float *to = (float *)sums->data + row_at(sums, r);
+        for (int d = 0; d < dim; d++)
+            to[d * sums->dim_stride] += acc[(ptrdiff_t)d * LANES + r];
+    }
+}
+
 static void finish_group(float *state, int rows, int value_dim, const ra_rows *output)
 {
     float *acc = state + 2 * LANES;
@@ -77,19 +106,7 @@ static void finish_group(float *state, int rows, int value_dim, const ra_rows *o
             /* + 0 makes every zero positive: an underflow must not show which neighbours a row had. */
             v_store(at, v_add(v_div(v_load(at), v_load(state + LANES + i * WIDTH)), v_set(0.0f)));
         }
-    bool plain = output->dtype == RA_F32 && output->dim_stride == 1;
-    for (int r = 0; r < rows; r += 4) {
-        int here = rows - r < 4 ? rows - r : 4, column = 0;
-        for (int i = 0; i < 4; i++)
-            claim_lines(row_ahead(output, r + i), row_floats(output, value_dim));
-        for (; plain && here == 4 && column + 4 <= value_dim; column += 4)
-            store_patch(acc + (ptrdiff_t)column * LANES + r, (float *)output->data + r * output->row_stride + column,
-                        output->row_stride);
-        for (int i = 0; i < here; i++)
-            for (int d = column; d < value_dim; d++)
-                store_one(output, (r + i) * output->row_stride + d * output->dim_stride,
-                          acc[(ptrdiff_t)d * LANES + r + i]);
-    }
+    store_group(acc, rows, value_dim, output);
 }
 
 #endif

@@ -59,34 +59,35 @@ INLINE void add_block(const float *from, int n, vec block[4][VECTORS])
 }
 
 /* UNROLL steps of a dot product, the first of which may begin it. */
-INLINE void score_steps(const float *column, const float *key, ptrdiff_t stride, bool first, int n,
+INLINE void score_steps(const float *column, const float *key, ptrdiff_t stride, bool first, ptrdiff_t width, int n,
                         vec block[4][VECTORS])
 {
     WRITE_OUT
     for (int u = 0; u < UNROLL; u++)
-        add_product(column + u * LANES, key + u, stride, first && u == 0, n, block);
+        add_product(column + u * width, key + u, stride, first && u == 0, n, block);
 }
 
 /*
- * block[j][lane] = sum of key[j * stride + d] query[d][lane] over d < dim. One pointer and the stride lead to all four
- * keys: with a pointer for each, compilers run out of registers between the loops.
+ * block[j][lane] = sum of key[j * stride + d] query[d][lane] over d < dim, where query[d] begins `width` floats after
+ * query[d - 1]. One pointer and the stride lead to all four keys: with a pointer for each, compilers run out of
+ * registers between the loops.
  */
-INLINE void score_chunk(const float *column, const float *key, ptrdiff_t stride, ptrdiff_t dim, int n,
+INLINE void score_chunk(const float *column, const float *key, ptrdiff_t stride, ptrdiff_t dim, ptrdiff_t width, int n,
                         vec block[4][VECTORS])
 {
     const float *end = key + dim;
     if (dim >= UNROLL) {
-        score_steps(column, key, stride, true, n, block);
+        score_steps(column, key, stride, true, width, n, block);
         key += UNROLL;
-        column += UNROLL * LANES;
+        column += UNROLL * width;
     } else {
         add_product(column, key, stride, true, n, block);
         key++;
-        column += LANES;
+        column += width;
     }
-    for (; key + UNROLL <= end; key += UNROLL, column += UNROLL * LANES)
-        score_steps(column, key, stride, false, n, block);
-    for (; key < end; key++, column += LANES)
+    for (; key + UNROLL <= end; key += UNROLL, column += UNROLL * width)
+        score_steps(column, key, stride, false, width, n, block);
+    for (; key < end; key++, column += width)
         add_product(column, key, stride, false, n, block);
 }
 
@@ -110,7 +111,8 @@ INLINE void tile_chunk(const ra_tile_call *c, int d, int n)
     for (int k = c->begin; k < c->end; k += RA_KEY_UNIT) {
         float *scores = c->scores + (ptrdiff_t)k * LANES;
         vec s[RA_KEY_UNIT][VECTORS];
-        score_chunk(c->query + (ptrdiff_t)d * LANES, c->key + k * c->key_stride + d, c->key_stride, DOT_CHUNK, n, s);
+        score_chunk(c->query + (ptrdiff_t)d * LANES, c->key + k * c->key_stride + d, c->key_stride, DOT_CHUNK, LANES, n,
+                    s);
         if (d > 0)
             add_block(scores, n, s);
         store_block(scores, n, s);
@@ -135,7 +137,7 @@ INLINE void tile_scores(const ra_tile_call *c, hidden by, int n, vec top[VECTORS
         const float *key = c->key + k * c->key_stride + d;
         float *scores = c->scores + (ptrdiff_t)k * LANES;
         vec s[RA_KEY_UNIT][VECTORS];
-        score_chunk(c->query + (ptrdiff_t)d * LANES, key, c->key_stride, c->head_dim - d, n, s);
+        score_chunk(c->query + (ptrdiff_t)d * LANES, key, c->key_stride, c->head_dim - d, LANES, n, s);
         if (d > 0)
             add_block(scores, n, s);
         if (c->factor != 1.0f)

@@ -107,6 +107,15 @@ static int64_t block_rows(const counter *c, int64_t column)
     return ra_min(b->size, c->plan->kv_len - column * b->size);
 }
 
+/* Whether every group is in one row of blocks, so that its tiles are where that keeps something. */
+static bool groups_in_rows(const counter *c)
+{
+    const ra_grouping *g = &c->work->grouping;
+    const ra_pattern *p = &c->plan->pattern;
+    return p->blocks && !p->dilation && g->cut > 0 && p->blocks->size % g->cut == 0 &&
+           (g->offset - g->origin) % g->cut == 0;
+}
+
 /*
  * Whether how many blocks a row keeps says it all: its queries see all of them, each is whole blocks of keys, and the
  * number follows from the terms without drawing random ones.
@@ -114,8 +123,7 @@ static int64_t block_rows(const counter *c, int64_t column)
 static bool numbers_suffice(const counter *c)
 {
     const ra_pattern *p = &c->plan->pattern;
-    return !p->bounded && !p->dilation && c->work->grouping.cut > 0 && p->blocks->size % RA_KEY_BLOCK == 0 &&
-           ra_blocks_countable(p->blocks);
+    return !p->bounded && groups_in_rows(c) && p->blocks->size % RA_KEY_BLOCK == 0 && ra_blocks_countable(p->blocks);
 }
 
 /* Tiles of a row that keeps so many blocks, `last` with the sequence's last one, which may be shorter. */
@@ -209,12 +217,6 @@ static double visible_of(counter *c, int64_t member, ra_interval seen)
 }
 
 /* ---- Groups and tiles -------------------------------------------------------------------------------------------- */
-
-/* Whether every group is in one row of blocks, so that its tiles are where that keeps something. */
-static bool groups_in_rows(const counter *c)
-{
-    return c->work->grouping.cut > 0;
-}
 
 /* Whether tiles are counted by going through them. */
 static bool goes_through(const counter *c)
@@ -335,10 +337,13 @@ static int64_t place_of(const counter *c, int64_t query)
 static tally count_queries(counter *c, int64_t first, int64_t end)
 {
     const tally before = c->sum;
-    int64_t lanes = c->work->grouping.lanes;
+    const ra_share here = ra_share_of_range(first, end);
+    const ra_grouping *grouping = &c->work->grouping;
     memset(&c->sum, 0, sizeof c->sum);
-    for (int64_t at = first; at < end; at += lanes)
-        count_group(c, &(ra_members){.member = place_of(c, at), .rows = (int)ra_min(lanes, end - at)});
+    for (int64_t i = 0; i < ra_group_count(&here, grouping); i++) {
+        ra_group group = ra_group_at(&here, grouping, i);
+        count_group(c, &(ra_members){.member = place_of(c, group.query), .rows = group.rows});
+    }
     tally counted = c->sum;
     c->sum = before;
     return counted;
@@ -372,17 +377,27 @@ static int64_t steady_end(const counter *c, int64_t first, int64_t end)
     return ra_pattern_steady_end(&c->plan->pattern, place_of(c, first), place_of(c, end)) - c->plan->offset;
 }
 
+/* Where the last group ends that begins before `end`, of a range whose groups begin at `first`. */
+static int64_t end_of_groups(const counter *c, int64_t first, int64_t end)
+{
+    const ra_grouping *g = &c->work->grouping;
+    if (g->cut)
+        return ra_ceil_div(end + g->origin, g->cut) * g->cut - g->origin;
+    return first + ra_ceil_div(end - first, g->lanes) * g->lanes;
+}
+
 /* A range: groups come back to the same place in a block of keys after `period` queries. */
 static void count_range(counter *c, int64_t first, int64_t end)
 {
-    int64_t lanes = c->work->grouping.lanes, period = RA_KEY_BLOCK / gcd(lanes, RA_KEY_BLOCK) * lanes;
+    int64_t each = c->work->grouping.cut ? c->work->grouping.cut : c->work->grouping.lanes;
+    int64_t period = RA_KEY_BLOCK / gcd(each, RA_KEY_BLOCK) * each;
     while (first < end) {
         int64_t steady = end - first < 2 * period ? end : steady_end(c, first, end), whole = (steady - first) / period;
         if (whole > 1) {
             count_stretches(c, first, first + period, period, whole);
             first += whole * period;
         } else { /* on to the group with which another stretch begins */
-            int64_t next = ra_min(end, first + ra_ceil_div(steady - first, lanes) * lanes);
+            int64_t next = ra_min(end, end_of_groups(c, first, steady));
             count_stretches(c, first, next, period, 1);
             first = next;
         }
@@ -507,10 +522,10 @@ static void count_branch(counter *c)
         count_groups(c, 0, w->groups);
         return;
     }
-    int64_t units = by_tile ? w->q_tiles : w->groups;
-    for (int64_t i = 0, counted; i < units; i += counted) {
-        int64_t first = by_tile ? ra_first_of_tile(w, i) : i;
-        int64_t groups = by_tile ? ra_first_of_tile(w, i + 1) - first : 1;
+    const ra_branch_tiles tiles = by_tile ? ra_tiles_of_branch(w, &c->lattice) : (ra_branch_tiles){1, w->groups};
+    for (int64_t i = 0, counted; i < tiles.tiles; i += counted) {
+        int64_t first = ra_first_of_branch_tile(w, &tiles, i);
+        int64_t groups = ra_first_of_branch_tile(w, &tiles, i + 1) - first;
         counted = count_units(c, first, groups, i == 0 && by_tile ? 0 : period);
     }
 }
@@ -519,7 +534,7 @@ static ra_status take_memory(counter *c)
 {
     const ra_pattern *p = &c->plan->pattern;
     int lanes = c->work->grouping.lanes;
-    int64_t groups = c->work->tile_groups;
+    int64_t groups = c->work->tile_units;
     c->row_head = -1;
     if (!p->blocks)
         return RA_OK;

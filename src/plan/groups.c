@@ -36,7 +36,7 @@ int64_t ra_group_count_range(const ra_grouping *g, int64_t first, int64_t end)
 {
     if (!g->cut)
         return groups_of(g, end - first);
-    int64_t a = first + g->offset, b = end + g->offset;
+    int64_t a = first + g->origin, b = end + g->origin;
     int64_t head = floor_div(a, g->cut), tail = floor_div(b - 1, g->cut);
     if (head == tail)
         return groups_of(g, end - first);
@@ -49,7 +49,7 @@ static int64_t group_of_range(const ra_grouping *g, int64_t first, int64_t end, 
 {
     int64_t piece_end = end;
     if (g->cut) {
-        int64_t next = (floor_div(first + g->offset, g->cut) + 1) * g->cut - g->offset;
+        int64_t next = (floor_div(first + g->origin, g->cut) + 1) * g->cut - g->origin;
         int64_t head = groups_of(g, ra_min(next, end) - first), each = groups_of(g, g->cut);
         if (number >= head) {
             number -= head;

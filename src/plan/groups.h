@@ -13,7 +13,8 @@ typedef struct ra_grouping {
     int lanes;
     int narrow;     /* lanes of a group that has no more rows than that */
     int64_t offset; /* position of query 0 */
-    int64_t cut;    /* > 0: no group has queries on both sides of a position that is a multiple of it */
+    int64_t cut;    /* > 0: no group has queries on both sides of a multiple of it, */
+    int64_t origin; /* counted from query -origin on: the offset for positions, 0 for queries */
 } ra_grouping;
 
 /* The lanes that are worked for a group of so many rows. */

@@ -59,7 +59,7 @@ static int64_t groups_of_tile(const ra_plan *p, int64_t groups, int threads, int
 static void lay_out_tiles(ra_workload *w, const ra_plan *p, int64_t shares)
 {
     w->blocks = p->tiles == RA_TILES_ROW ? 1 : RA_SUPER_TILE;
-    w->tile_groups = groups_of_tile(p, w->groups, w->threads, shares);
+    w->tile_groups = w->tile_units = groups_of_tile(p, w->groups, w->threads, shares);
     w->q_tiles = ra_ceil_div(w->groups, w->tile_groups);
     w->tasks = p->batch * p->heads * w->q_tiles;
 }
@@ -72,7 +72,7 @@ static int64_t decode_task_heads(const ra_plan *p)
 static void lay_out_decoding(ra_workload *w, const ra_plan *p)
 {
     w->task_heads = decode_task_heads(p);
-    w->tile_groups = w->groups;
+    w->tile_groups = w->tile_units = w->groups;
     w->q_tiles = 1;
     w->tasks = p->batch * ra_ceil_div(p->kv_heads, w->task_heads);
 }
@@ -80,7 +80,7 @@ static void lay_out_decoding(ra_workload *w, const ra_plan *p)
 void ra_workload_lay_out(ra_workload *w, const ra_plan *p, ra_share queries, int threads, int64_t shares, bool states)
 {
     *w = (ra_workload){.queries = queries, .threads = threads, .states_elsewhere = states};
-    w->grouping = (ra_grouping){1, 1, p->offset, 0};
+    w->grouping = (ra_grouping){1, 1, p->offset, 0, p->offset};
     if (p->variant == RA_VARIANT_TILE)
         w->grouping.lanes = p->blocking.lanes, w->grouping.narrow = p->blocking.narrow;
     /* A group in two rows of blocks would work on what either of them keeps. */
@@ -108,7 +108,7 @@ static void lay_out_nothing(ra_plan *p)
 {
     p->spans = 1;
     p->span_keys = RA_KEY_BLOCK;
-    p->all = (ra_workload){.threads = 1, .grouping = {1, 1, p->offset, 0}};
+    p->all = (ra_workload){.threads = 1, .grouping = {1, 1, p->offset, 0, p->offset}};
     p->part_bytes = 0;
     p->peak_bytes = ra_plan_bytes(p);
     p->flops = 0;

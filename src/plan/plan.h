@@ -18,11 +18,13 @@ typedef struct ra_workload {
     ra_grouping grouping;  /* with one lane for decoding */
     int64_t groups;        /* of a head */
     int64_t tile_groups;   /* of a task */
+    int64_t tile_units;    /* groups that a task works on in one branch, at most */
     int64_t q_tiles;       /* tasks along the queries */
     int64_t blocks;        /* of keys that are packed at a time */
     int64_t task_heads;    /* key/value heads of a task (decoding variant) */
     int64_t tasks;         /* with one span of keys */
     int64_t units;         /* states: groups over batch and heads */
+    bool by_rate;          /* query tiles of a branch have as many more groups as its rate says (backward passes) */
     bool states_elsewhere; /* the rows' states are not in the workers' scratch */
     int64_t scratch_bytes; /* of each worker */
     double tiles, pairs_visible, pairs_worked;
@@ -84,5 +86,51 @@ static inline int64_t ra_first_of_tile(const ra_workload *work, int64_t tile)
 {
     return tile ? work->groups - (work->q_tiles - tile) * work->tile_groups : 0;
 }
+
+/* ---- Backward passes (gradient_work.c) --------------------------------------------------------------------------- */
+
+/*
+ * Divide a share of the queries into tasks of a backward pass. Tasks of a key/value head form a chain: they add to the
+ * gradients of its keys in their order. A task is a query tile of all query heads of the chain where these see the same
+ * keys, else of one of them in one branch.
+ */
+void ra_workload_lay_out_gradient(ra_workload *work, const ra_plan *plan, ra_share queries, int threads);
+
+/* Groups of the share that make a query tile of a branch, and how many such tiles there are. */
+typedef struct ra_branch_tiles {
+    int64_t groups, tiles;
+} ra_branch_tiles;
+
+ra_branch_tiles ra_tiles_of_branch(const ra_workload *work, const ra_lattice *lattice);
+
+static inline int64_t ra_first_of_branch_tile(const ra_workload *work, const ra_branch_tiles *t, int64_t tile)
+{
+    return tile ? work->groups - (t->tiles - tile) * t->groups : 0;
+}
+
+/* Tasks of a key/value head. */
+int64_t ra_chain_tasks(const ra_workload *work, const ra_plan *plan, int64_t kv_head);
+
+/* One of them: query heads first_head .. first_head + heads - 1 in a branch, and a query tile. */
+typedef struct ra_gradient_tile {
+    int64_t first_head, heads;
+    int branch;
+    int64_t first_group, groups;
+} ra_gradient_tile;
+
+ra_gradient_tile ra_gradient_tile_at(const ra_workload *work, const ra_plan *plan, int64_t kv_head, int64_t task);
+
+/* Floats of one unit, a group of one query head: packed twice, with its sums. */
+int64_t ra_gradient_unit_floats(const ra_plan *plan);
+
+/* The whole problem in one piece: its tasks, counts and flops. */
+typedef struct ra_gradient_work {
+    ra_workload all;
+    int64_t peak_bytes; /* with gradients of RA_F32 */
+    double flops;
+} ra_gradient_work;
+
+ra_status ra_gradient_lay_out(ra_gradient_work *work, const ra_plan *plan, int threads,
+                              int64_t (*scratch_bytes)(const ra_plan *plan, const ra_workload *work));
 
 #endif

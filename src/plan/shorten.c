@@ -71,7 +71,7 @@ static void split_keys(ra_plan *s)
 static void lay_out_groups(const ra_plan *p, ra_plan *s)
 {
     ra_workload *w = &s->all;
-    w->grouping.offset = s->offset;
+    w->grouping.offset = w->grouping.origin = s->offset;
     w->groups = ra_group_count(&w->queries, &w->grouping);
     if (w->groups > p->all.groups) {
         w->grouping.cut = 0;
@@ -80,7 +80,7 @@ static void lay_out_groups(const ra_plan *p, ra_plan *s)
     w->units = s->batch * s->heads * w->groups;
     if (s->variant == RA_VARIANT_DECODE)
         return;
-    w->tile_groups = ra_min(w->tile_groups, w->groups);
+    w->tile_groups = w->tile_units = ra_min(w->tile_groups, w->groups);
     w->q_tiles = ra_ceil_div(w->groups, w->tile_groups);
     w->tasks = s->batch * s->heads * w->q_tiles;
 }

@@ -35,7 +35,8 @@ static bool scene_make(scene *s, choices *c)
     choose_partition(c, length, ranks, &s->partition);
     s->share = ra_partition_share(&s->partition, (int)choose(c, 0, ranks - 1));
     int all = lanes[choose(c, 0, 5)];
-    s->grouping = (ra_grouping){all, chance(c, 3) ? all : all - all / 3, choose(c, -100, 100), 0};
+    s->grouping = (ra_grouping){all, chance(c, 3) ? all : all - all / 3, choose(c, -100, 100), 0, 0};
+    s->grouping.origin = chance(c, 2) ? s->grouping.offset : 0;
     if (chance(c, 2) && !s->share.step)
         s->grouping.cut = choose(c, 1, 150);
     int64_t rate = choose(c, 1, chance(c, 2) ? segment : 1 + segment / 8);

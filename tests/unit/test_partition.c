@@ -117,7 +117,7 @@ static void require_groups(const split *s, int rank, const ra_share *share, cons
         SPLIT_REQUIRE(s, g.rows >= 1 && g.rows <= lanes && g.row == row && last < s->length);
         SPLIT_REQUIRE(s, s->owner[g.query] == rank && s->row[g.query] == row);
         SPLIT_REQUIRE(s, s->owner[last] == rank && s->row[last] == row + g.rows - 1);
-        bool at_cut = grouping->cut && (last + 1 + grouping->offset) % grouping->cut == 0;
+        bool at_cut = grouping->cut && (last + 1 + grouping->origin) % grouping->cut == 0;
         bool ends = at_cut || last + 1 == s->length || last + 1 == s->cut || s->owner[last + 1] != rank;
         bool narrow = grouping->cut && g.rows == grouping->narrow;
         SPLIT_REQUIRE(s, g.rows == lanes || narrow || ends);
@@ -128,7 +128,7 @@ static void require_groups(const split *s, int rank, const ra_share *share, cons
         int spared = lanes - grouping->narrow; /* by a narrow group */
         SPLIT_REQUIRE(s, !grouping->cut || !ends || !spared || worked < lanes || worked - g.rows < spared);
         for (int64_t at = g.query; grouping->cut && at < last; at++)
-            SPLIT_REQUIRE(s, (at + 1 + grouping->offset) % grouping->cut != 0);
+            SPLIT_REQUIRE(s, (at + 1 + grouping->origin) % grouping->cut != 0);
         row += g.rows;
     }
     SPLIT_REQUIRE(s, row == share->rows);
@@ -138,10 +138,11 @@ static void require_groups(const split *s, int rank, const ra_share *share, cons
 static void require_groupings(const split *s, int rank, const ra_share *share, int lanes)
 {
     static const int64_t cuts[] = {1, 8, 33, 64, 100, 4000}, offsets[] = {0, 5, -70, 1000};
-    ra_grouping plain = {lanes, lanes - lanes / 3, 0, 0};
+    ra_grouping plain = {lanes, lanes - lanes / 3, 0, 0, 0};
     require_groups(s, rank, share, &plain);
     int turn = (int)((s->length + lanes + rank) % 24);
-    ra_grouping cut = {lanes, turn % 3 ? lanes - lanes / 3 : lanes, offsets[turn % 4], cuts[turn / 4]};
+    ra_grouping cut = {lanes, turn % 3 ? lanes - lanes / 3 : lanes, offsets[turn % 4], cuts[turn / 4],
+                       offsets[turn % 4]};
     if (!share->step)
         require_groups(s, rank, share, &cut);
 }
@@ -315,7 +316,7 @@ static void single_ranges(void **state)
             if (end <= first) {
                 assert_true(share.rows == 0 && share.ranges == 0 && share.blocks == 0);
                 assert_true(ra_share_find(&share, 0) == 0 && ra_share_rows_below(&share, 100) == 0);
-                assert_true(ra_group_count(&share, &(ra_grouping){8, 8, 0, 0}) == 0);
+                assert_true(ra_group_count(&share, &(ra_grouping){8, 8, 0, 0, 0}) == 0);
                 continue;
             }
             ra_range range = ra_share_range(&share, 0);

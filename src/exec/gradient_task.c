@@ -1,0 +1,523 @@
+/*
+ * A task of a backward pass: a query tile against its key blocks, one after the other. A unit is a group of one query
+ * head, packed twice: with rows in the lanes for the products by keys, with columns in the lanes for those that are
+ * summed over rows. The sums of a key block are taken from where they lie when the task before has left them, and put
+ * back before the next task may have them.
+ *
+ *     scratch   unit | unit | ... | block | ... | staging | weights | d_scores | rows | groups | sieve | lo | hi | seen
+ *     unit      query | d_output | query columns | d_output columns | lse | rest | delta | d_query
+ *     block     key | value | panels | d_key | d_value
+ */
+#include "exec/gradient_worker.h"
+
+#include "base/checked.h"
+#include "base/memory.h"
+#include "base/tensor.h"
+#include "plan/curve.h"
+
+#include <math.h>
+#include <string.h>
+
+/* A group of one head, packed. */
+typedef struct unit {
+    float *query, *d_output, *query_columns, *d_output_columns, *lse, *lse_rest, *delta, *d_query;
+} unit;
+
+/* A block of keys, packed, with its sums. */
+typedef struct gradient_block {
+    ra_key_block from;
+    int64_t index[RA_KEY_BLOCK]; /* of its rows, where `from` has one */
+    const float *key, *value;
+    int64_t key_stride, value_stride;
+    float *panels, *d_key, *d_value;
+    bool guard;
+} gradient_block;
+
+typedef struct gradient_task {
+    ra_gradient_worker *worker;
+    const ra_claim *claim;
+    int64_t batch, kv_head;
+    ra_gradient_tile tile;
+    int64_t head_stride, value_stride; /* floats of a row of packed columns and sums */
+    uint64_t guards;                   /* units with elements that are not finite: bit unit % 64 */
+    int32_t *lo, *hi;
+    uint64_t *seen;
+    float *staging;
+    ra_tiles tiles;
+    ra_key_walk walk;
+    ra_gradient_call call; /* what is the same for every tile is set once */
+    int64_t rows[RA_LANES_MOST];
+    gradient_block blocks[RA_SUPER_TILE];
+} gradient_task;
+
+/* ---- Scratch ----------------------------------------------------------------------------------------------------- */
+
+/* Arrays at distances of a power of two would fall on the same cache sets; a few lines in between avoid it. */
+static int64_t place(int64_t *bytes, int64_t size)
+{
+    enum { GAP = 192 };
+    int64_t at = *bytes;
+    *bytes += ra_memory_rounded(size) + GAP;
+    return at;
+}
+
+static int64_t in_vectors(const ra_plan *p, int64_t dim)
+{
+    int64_t width = p->blocking.lanes - p->blocking.narrow;
+    return ra_ceil_div(dim, width) * width;
+}
+
+static void lay_out_block(ra_gradient_scratch *s, const ra_plan *p)
+{
+    int64_t row = RA_KEY_BLOCK * (int64_t)sizeof(float);
+    s->key = place(&s->block_bytes, row * p->head_dim);
+    s->value = place(&s->block_bytes, row * p->value_dim);
+    s->panels = place(&s->block_bytes, row * ra_ceil_div(p->head_dim, RA_PANEL) * RA_PANEL);
+    s->d_key = place(&s->block_bytes, row * in_vectors(p, p->head_dim));
+    s->d_value = place(&s->block_bytes, row * in_vectors(p, p->value_dim));
+}
+
+ra_gradient_scratch ra_gradient_lay_out_scratch(const ra_plan *p, const ra_workload *w)
+{
+    enum { ARRAYS = 8 }; /* of a unit, each with a gap */
+    ra_gradient_scratch s = {0};
+    int64_t lanes = w->grouping.lanes, f = sizeof(float);
+    if (w->groups == 0)
+        return s;
+    s.unit_bytes = ra_memory_rounded(ra_gradient_unit_floats(p) * f) + ARRAYS * 256;
+    lay_out_block(&s, p);
+    s.units = place(&s.bytes, s.unit_bytes * w->tile_units * w->task_heads);
+    s.blocks = place(&s.bytes, s.block_bytes * w->blocks);
+    s.staging = place(&s.bytes, (int64_t)RA_KEY_BLOCK * ra_max(p->head_dim, p->value_dim) * f);
+    s.weights = place(&s.bytes, RA_KEY_BLOCK * lanes * f);
+    s.d_scores = place(&s.bytes, RA_KEY_BLOCK * lanes * f);
+    s.rows = place(&s.bytes, w->tile_units * lanes * (int64_t)sizeof(ra_interval));
+    s.groups = place(&s.bytes, w->tile_units * (int64_t)sizeof(ra_group_bounds));
+    s.sieve = place(&s.bytes, ra_sieve_bytes(&p->pattern, (int)lanes, w->tile_units));
+    s.lo = place(&s.bytes, lanes * (int64_t)sizeof(int32_t));
+    s.hi = place(&s.bytes, lanes * (int64_t)sizeof(int32_t));
+    s.seen = place(&s.bytes, RA_KEY_BLOCK * (int64_t)sizeof(uint64_t));
+    return s;
+}
+
+int64_t ra_gradient_scratch_bytes(const ra_plan *p, const ra_workload *w)
+{
+    return ra_gradient_lay_out_scratch(p, w).bytes + (int64_t)sizeof(ra_post);
+}
+
+static float *take(char **at, int64_t floats)
+{
+    enum { GAP = 192 };
+    float *array = (float *)*at;
+    *at += ra_memory_rounded(floats * (int64_t)sizeof(float)) + GAP;
+    return array;
+}
+
+static unit unit_at(const gradient_task *t, int64_t number)
+{
+    const ra_gradient_worker *w = t->worker;
+    const ra_plan *p = w->run->plan;
+    int64_t lanes = w->run->work->grouping.lanes;
+    char *at = w->scratch + w->layout->units + number * w->layout->unit_bytes;
+    unit u;
+    u.query = take(&at, lanes * p->head_dim);
+    u.d_output = take(&at, lanes * p->value_dim);
+    u.query_columns = take(&at, lanes * t->head_stride);
+    u.d_output_columns = take(&at, lanes * t->value_stride);
+    u.lse = take(&at, lanes);
+    u.lse_rest = take(&at, lanes);
+    u.delta = take(&at, lanes);
+    u.d_query = take(&at, ra_group_state_floats(lanes, p->head_dim));
+    return u;
+}
+
+static void begin(gradient_task *t, ra_gradient_worker *w, const ra_claim *claim)
+{
+    const ra_gradient_run *run = w->run;
+    const ra_plan *p = run->plan;
+    const ra_gradient_scratch *s = w->layout;
+    t->worker = w;
+    t->claim = claim;
+    t->batch = claim->chain / p->kv_heads;
+    t->kv_head = claim->chain % p->kv_heads;
+    t->tile = ra_gradient_tile_at(run->work, p, t->kv_head, claim->in_chain);
+    t->head_stride = in_vectors(p, p->head_dim);
+    t->value_stride = in_vectors(p, p->value_dim);
+    t->guards = 0;
+    t->lo = (int32_t *)(w->scratch + s->lo);
+    t->hi = (int32_t *)(w->scratch + s->hi);
+    t->seen = (uint64_t *)(w->scratch + s->seen);
+    t->staging = (float *)(w->scratch + s->staging);
+    t->call = (ra_gradient_call){.head_dim = p->head_dim, .value_dim = p->value_dim, .factor = p->score_factor};
+    t->call.scale = (float)p->scale;
+    t->call.weights = (float *)(w->scratch + s->weights);
+    t->call.d_scores = (float *)(w->scratch + s->d_scores);
+}
+
+/* ---- Queries ----------------------------------------------------------------------------------------------------- */
+
+/* The tensors of the chain's query rows, and which of their heads a query head is. */
+typedef struct query_tensors {
+    int64_t number, head;
+} query_tensors;
+
+static query_tensors tensors_of(const gradient_task *t, int64_t head)
+{
+    const ra_query_rows *q = &t->worker->run->queries;
+    if (!q->words || !q->head_words)
+        return (query_tensors){0, head};
+    return (query_tensors){t->kv_head, head % t->worker->run->plan->group_heads};
+}
+
+/* The row of a query that is in the share, in tensors that have some rows alone; -1: it is not here. */
+static int64_t marked_row(const gradient_task *t, int64_t query)
+{
+    const ra_query_rows *q = &t->worker->run->queries;
+    ra_range range = ra_share_range(&q->share, ra_share_find(&q->share, query));
+    int64_t word = range.block + query / RA_KEY_BLOCK - range.first / RA_KEY_BLOCK + t->kv_head * q->head_words;
+    uint64_t bit = UINT64_C(1) << (query % RA_KEY_BLOCK);
+    return q->words[word] & bit ? q->before[word] + __builtin_popcountll(q->words[word] & (bit - 1)) : -1;
+}
+
+/* Where the rows of a group are; true if they lie one after the other. */
+static bool find_rows(gradient_task *t, const ra_members *m)
+{
+    const ra_query_rows *q = &t->worker->run->queries;
+    bool plain = ra_lattice_plain(&t->tiles.lattice) && !q->words;
+    for (int i = 0; i < m->rows; i++) {
+        int64_t row = ra_member_row(m, &t->tiles.lattice, t->worker->run->plan->offset, i);
+        int64_t query = m->query + row - m->row;
+        t->rows[i] = q->words ? marked_row(t, query) : q->whole ? query : row;
+    }
+    return plain;
+}
+
+static ra_rows rows_of(const gradient_task *t, const ra_tensor *tensors, query_tensors at, bool plain)
+{
+    ra_rows rows = ra_rows_at(tensors + at.number, t->batch, plain ? t->rows[0] : 0, at.head);
+    rows.index = plain ? NULL : t->rows;
+    return rows;
+}
+
+/*
+ * The log-sum-exp in base 2 as a sum of two floats, so that scores near to it keep all their digits; and delta times
+ * scale.
+ */
+static void pack_statistics(const gradient_task *t, const unit *u, query_tensors at, int rows)
+{
+    const double log2e = 1.44269504088896340736;
+    const ra_gradient_run *run = t->worker->run;
+    const ra_tensor *lse = run->queries.lse + at.number, *delta = run->queries.delta + at.number;
+    for (int i = 0; i < run->work->grouping.lanes; i++) {
+        bool here = i < rows && t->rows[i] >= 0;
+        double both = here ? ra_tensor_get(lse, t->batch, t->rows[i], at.head, 0) * log2e : 0;
+        u->lse[i] = (float)both;
+        u->lse_rest[i] = isfinite(both) ? (float)(both - (double)u->lse[i]) : 0;
+        u->delta[i] = here ? (float)(ra_tensor_get(delta, t->batch, t->rows[i], at.head, 0) * run->plan->scale) : 0;
+    }
+}
+
+static void pack_unit(gradient_task *t, int64_t number, int64_t head, const ra_members *m)
+{
+    const ra_gradient_run *run = t->worker->run;
+    const ra_plan *p = run->plan;
+    const unit u = unit_at(t, number);
+    bool plain = find_rows(t, m);
+    query_tensors at = tensors_of(t, head);
+    ra_rows query = rows_of(t, run->queries.q, at, plain), d_output = rows_of(t, run->queries.d_output, at, plain);
+    run->kernel->pack_query(&query, m->rows, p->head_dim, p->query_factor, u.query);
+    run->kernel->pack_query(&d_output, m->rows, p->value_dim, 1.0f, u.d_output);
+    bool finite = run->kernel->pack_columns(&query, m->rows, p->head_dim, u.query_columns);
+    finite &= run->kernel->pack_columns(&d_output, m->rows, p->value_dim, u.d_output_columns);
+    t->guards |= (uint64_t)!finite << (number % 64);
+    pack_statistics(t, &u, at, m->rows);
+    if (run->queries.d_q)
+        memset(u.d_query, 0, (size_t)ra_group_state_floats(run->work->grouping.lanes, p->head_dim) * sizeof *u.d_query);
+}
+
+static ra_members_walk members_of(const gradient_task *t)
+{
+    const ra_workload *work = t->worker->run->work;
+    return ra_members_begin(&work->queries, &work->grouping, t->tiles.lattice, t->tile.first_group, t->tile.groups);
+}
+
+static void pack_units(gradient_task *t)
+{
+    const ra_gradient_worker *w = t->worker;
+    const ra_gradient_scratch *s = w->layout;
+    const ra_workload *work = w->run->work;
+    const ra_tiles_memory memory = {(ra_interval *)(w->scratch + s->rows), (ra_group_bounds *)(w->scratch + s->groups),
+                                    w->scratch + s->sieve, work->tile_units};
+    ra_tiles_begin(&t->tiles, &w->run->plan->pattern, t->tile.first_head, t->tile.branch, work->grouping.lanes,
+                   &memory);
+    ra_members_walk walk = members_of(t);
+    for (ra_members m; ra_members_next(&walk, &m);) {
+        for (int64_t head = 0; head < t->tile.heads; head++)
+            pack_unit(t, t->tiles.group_count * t->tile.heads + head, t->tile.first_head + head, &m);
+        ra_tiles_add(&t->tiles, m.member, m.rows);
+    }
+}
+
+/* The rows of a group in d_q, of one head. */
+static ra_rows d_query_rows(const gradient_task *t, int64_t head, bool plain)
+{
+    const ra_gradient_run *run = t->worker->run;
+    int64_t heads = run->plan->group_heads;
+    ra_rows rows = rows_of(t, run->queries.d_q, tensors_of(t, head), plain);
+    if (run->d_q_slots)
+        rows.data = ra_tensor_at(run->queries.d_q, 0, plain ? t->rows[0] : 0,
+                                 t->claim->chain % run->slots * heads + head % heads, 0);
+    return rows;
+}
+
+/* Write the rows of d_q, or add to them. */
+static void finish_units(gradient_task *t)
+{
+    const ra_gradient_run *run = t->worker->run;
+    ra_members_walk walk = members_of(t);
+    int64_t lanes = run->work->grouping.lanes, number = 0;
+    for (ra_members m; ra_members_next(&walk, &m);) {
+        bool plain = find_rows(t, &m);
+        for (int64_t head = 0; head < t->tile.heads; head++, number++) {
+            ra_rows rows = d_query_rows(t, t->tile.first_head + head, plain);
+            const float *acc = unit_at(t, number).d_query + 2 * lanes;
+            (run->finish ? run->kernel->store_group : run->kernel->add_group)(acc, m.rows, run->plan->head_dim, &rows);
+        }
+    }
+}
+
+/* ---- Keys and values --------------------------------------------------------------------------------------------- */
+
+/* Whether a kernel can read rows where they lie: whole units of RA_F32. */
+static bool in_place(const ra_rows *rows, const ra_block *b)
+{
+    return !b->skip && b->rows % RA_KEY_UNIT == 0 && !rows->index && rows->dtype == RA_F32 && rows->dim_stride == 1;
+}
+
+/* Rows of a block as RA_F32, [RA_KEY_BLOCK][dim], zeros where there is no row as far as a tile can reach. */
+static void widen(const ra_kernel *kernel, const ra_rows *rows, const ra_block *b, int dim, float *to)
+{
+    int end = (b->rows + RA_KEY_UNIT - 1) / RA_KEY_UNIT * RA_KEY_UNIT;
+    memset(to, 0, (size_t)b->skip * (size_t)dim * sizeof *to);
+    kernel->pack_rows(rows, b->rows - b->skip, dim, to + (int64_t)b->skip * dim);
+    memset(to + (int64_t)b->rows * dim, 0, (size_t)(end - b->rows) * (size_t)dim * sizeof *to);
+}
+
+/* Pack the keys and values of a block. */
+static void take_block(gradient_task *t, const ra_key_block *from, int number)
+{
+    const ra_gradient_run *run = t->worker->run;
+    const ra_plan *p = run->plan;
+    const ra_gradient_scratch *s = t->worker->layout;
+    char *at = t->worker->scratch + s->blocks + number * s->block_bytes;
+    gradient_block *b = &t->blocks[number];
+    b->from = *from;
+    if (from->index) {
+        memcpy(b->index, from->index, sizeof b->index);
+        b->from.index = b->index;
+    }
+    ra_rows key = ra_block_rows(from->k, t->batch, &b->from), value = ra_block_rows(from->v, t->batch, &b->from);
+    b->key = key.data, b->key_stride = key.row_stride;
+    b->value = value.data, b->value_stride = value.row_stride;
+    if (!in_place(&key, &from->block)) {
+        widen(run->kernel, &key, &from->block, p->head_dim, (float *)(at + s->key));
+        b->key = (float *)(at + s->key), b->key_stride = p->head_dim;
+    }
+    if (!in_place(&value, &from->block)) {
+        widen(run->kernel, &value, &from->block, p->value_dim, (float *)(at + s->value));
+        b->value = (float *)(at + s->value), b->value_stride = p->value_dim;
+    }
+    b->panels = (float *)(at + s->panels);
+    b->d_key = run->keys.d_k ? (float *)(at + s->d_key) : NULL;
+    b->d_value = run->keys.d_v ? (float *)(at + s->d_value) : NULL;
+    const ra_rows rows = {b->key, RA_F32, b->key_stride, 1, NULL};
+    b->guard =
+        run->queries.d_q && !run->kernel->pack_value(&rows, from->block.rows, p->head_dim, t->staging, b->panels);
+}
+
+/* ---- Sums of keys and values ------------------------------------------------------------------------------------- */
+
+/* The sums of a block where they lie. */
+static ra_rows sums_at(const gradient_task *t, const ra_tensor *sums, const ra_tensor *like, const ra_tensor *first,
+                       const gradient_block *b)
+{
+    const ra_gradient_run *run = t->worker->run;
+    ra_key_block from = b->from;
+    if (run->slots == 0)
+        return ra_block_rows(sums + (like - first), t->batch, &from);
+    from.head = t->claim->chain % run->slots;
+    return ra_block_rows(sums, 0, &from);
+}
+
+static float *sum_row(const ra_rows *sums, int row)
+{
+    int64_t at = sums->index ? sums->index[row] : row;
+    return at < 0 ? NULL : (float *)sums->data + at * sums->row_stride;
+}
+
+static void load_sums(const ra_rows *sums, const ra_block *b, int64_t dim, int64_t stride, float *to)
+{
+    for (int i = 0; i < RA_KEY_BLOCK; i++, to += stride) {
+        const float *from = i < b->skip || i >= b->rows ? NULL : sum_row(sums, i - b->skip);
+        int64_t d = 0;
+        if (from && sums->dim_stride == 1)
+            memcpy(to, from, (size_t)dim * sizeof *to), d = dim;
+        for (; from && d < dim; d++)
+            to[d] = from[d * sums->dim_stride];
+        memset(to + d, 0, (size_t)(stride - d) * sizeof *to);
+    }
+}
+
+static void store_sums(const ra_rows *sums, const ra_block *b, int64_t dim, int64_t stride, const float *from)
+{
+    for (int i = b->skip; i < b->rows; i++) {
+        float *to = sum_row(sums, i - b->skip);
+        if (to && sums->dim_stride == 1)
+            memcpy(to, from + i * stride, (size_t)dim * sizeof *to);
+        else
+            for (int64_t d = 0; to && d < dim; d++)
+                to[d * sums->dim_stride] = from[i * stride + d];
+    }
+}
+
+/* The sums of a block from where they lie, or back. */
+static void move_sums(gradient_task *t, gradient_block *b, bool back)
+{
+    const ra_gradient_run *run = t->worker->run;
+    const ra_key_rows *k = &run->keys;
+    const ra_plan *p = run->plan;
+    if (b->d_key) {
+        ra_rows sums = sums_at(t, k->d_k, b->from.k, k->keys.k, b);
+        if (back)
+            store_sums(&sums, &b->from.block, p->head_dim, t->head_stride, b->d_key);
+        else
+            load_sums(&sums, &b->from.block, p->head_dim, t->head_stride, b->d_key);
+    }
+    if (b->d_value) {
+        ra_rows sums = sums_at(t, k->d_v, b->from.v, k->keys.v, b);
+        if (back)
+            store_sums(&sums, &b->from.block, p->value_dim, t->value_stride, b->d_value);
+        else
+            load_sums(&sums, &b->from.block, p->value_dim, t->value_stride, b->d_value);
+    }
+}
+
+/* ---- Tiles ------------------------------------------------------------------------------------------------------- */
+
+/* One group of all heads of the task against its part of a block; returns the visible pairs. */
+static double work_group(gradient_task *t, int group, const gradient_block *b, const ra_tile *tile)
+{
+    const ra_gradient_run *run = t->worker->run;
+    const ra_tiles *tiles = &t->tiles;
+    ra_gradient_call *c = &t->call;
+    int64_t keys = tile->end - tile->begin, visible = keys * tiles->groups[group].rows;
+    c->key = b->key, c->key_stride = b->key_stride;
+    c->value = b->value, c->value_stride = b->value_stride;
+    c->key_panels = b->panels;
+    c->guard_keys = b->guard;
+    c->d_key = b->d_key, c->d_value = b->d_value;
+    c->begin = tile->begin, c->end = tile->end;
+    c->rows = tiles->groups[group].rows;
+    c->narrow = c->rows <= run->work->grouping.narrow;
+    c->lo = c->hi = NULL;
+    c->seen = NULL;
+    if (tile->masked) {
+        visible = ra_tiles_mask(tiles, group, &b->from.block, tile, t->lo, t->hi, t->seen);
+        c->lo = tile->bits ? NULL : t->lo;
+        c->hi = tile->bits ? NULL : t->hi;
+        c->seen = tile->bits ? t->seen : NULL;
+    }
+    for (int64_t head = 0; head < t->tile.heads; head++) {
+        int64_t number = group * t->tile.heads + head;
+        const unit u = unit_at(t, number);
+        c->query = u.query, c->d_output = u.d_output;
+        c->query_columns = u.query_columns, c->d_output_columns = u.d_output_columns;
+        c->lse = u.lse, c->lse_rest = u.lse_rest, c->delta = u.delta;
+        c->d_query = run->queries.d_q ? u.d_query : NULL;
+        c->guard_rows = t->guards >> (number % 64) & 1;
+        run->kernel->gradient(c);
+    }
+    double heads = (double)t->tile.heads;
+    t->worker->counts.tiles += heads;
+    t->worker->counts.pairs_worked += heads * (double)(keys * ra_lanes_worked(&run->work->grouping, c->rows));
+    return heads * (double)visible;
+}
+
+/* The position behind the last key of a block. */
+static int64_t end_of(const gradient_task *t, const gradient_block *b)
+{
+    const ra_block *block = &b->from.block;
+    return ra_lattice_position(&t->tiles.lattice, block->first + block->rows - 1) + 1;
+}
+
+static int64_t start_of(const gradient_task *t, const gradient_block *b)
+{
+    return ra_lattice_position(&t->tiles.lattice, b->from.block.first + b->from.block.skip);
+}
+
+/* All groups against the blocks that were taken, in the order of a curve. */
+static double work_along(gradient_task *t, int blocks)
+{
+    ra_tile_order order = t->worker->run->plan->tiles;
+    double visible = 0;
+    int last = -1;
+    for (int cell = 0; cell < ra_curve_cells(order, blocks, t->tiles.group_count); cell++) {
+        ra_cell at = ra_curve_at(order, blocks, t->tiles.group_count, cell);
+        ra_tile tile;
+        if (at.block >= blocks || at.group >= t->tiles.group_count)
+            continue;
+        const gradient_block *b = &t->blocks[at.block];
+        if (at.block != last)
+            ra_tiles_look(&t->tiles, &b->from.block);
+        last = at.block;
+        if (ra_tiles_part(&t->tiles, at.group, &b->from.block, &tile))
+            visible += work_group(t, at.group, b, &tile);
+    }
+    return visible;
+}
+
+/* The blocks that were taken, when the task before has left them; false when cancelled. */
+static bool work_blocks(gradient_task *t, int blocks)
+{
+    ra_gradient_passed(t->worker, start_of(t, &t->blocks[0]));
+    if (!ra_gradient_wait(t->worker, t->claim, end_of(t, &t->blocks[blocks - 1])))
+        return false;
+    for (int i = 0; i < blocks; i++)
+        move_sums(t, &t->blocks[i], false);
+    double visible = work_along(t, blocks);
+    for (int i = 0; i < blocks; i++)
+        move_sums(t, &t->blocks[i], true);
+    ra_gradient_passed(t->worker, end_of(t, &t->blocks[blocks - 1]));
+    return !ra_gradient_done(t->worker, visible);
+}
+
+static bool work_keys(gradient_task *t)
+{
+    const ra_gradient_run *run = t->worker->run;
+    ra_key_block from;
+    int blocks = 0;
+    ra_key_walk_begin(&t->walk, &run->keys.keys, t->kv_head, &t->tiles, (ra_interval){0, run->plan->kv_len});
+    while (ra_key_walk_next(&t->walk, &from)) {
+        take_block(t, &from, blocks++);
+        if (blocks < run->work->blocks)
+            continue;
+        if (!work_blocks(t, blocks))
+            return false;
+        blocks = 0;
+    }
+    return blocks == 0 || work_blocks(t, blocks);
+}
+
+bool ra_gradient_task(ra_gradient_worker *w, const ra_claim *claim)
+{
+    gradient_task t;
+    begin(&t, w, claim);
+    pack_units(&t);
+    if (t.tiles.group_count > 0 && !work_keys(&t))
+        return false;
+    if (w->run->queries.d_q && !w->run->finish && !ra_gradient_wait(w, claim, INT64_MAX))
+        return false;
+    if (w->run->queries.d_q)
+        finish_units(&t);
+    return true;
+}
