@@ -48,6 +48,9 @@ typedef struct gradient_task {
     ra_gradient_call call; /* what is the same for every tile is set once */
     int64_t rows[RA_LANES_MOST];
     gradient_block blocks[RA_SUPER_TILE];
+    ra_key_block ahead; /* the block after those that are worked, */
+    bool more;          /* if there is one, */
+    int fetched;        /* and how many of its rows were asked for */
 } gradient_task;
 
 /* ---- Scratch ----------------------------------------------------------------------------------------------------- */
@@ -288,10 +291,14 @@ static void finish_units(gradient_task *t)
 
 /* ---- Keys and values --------------------------------------------------------------------------------------------- */
 
-/* Whether a kernel can read rows where they lie: whole units of RA_F32. */
-static bool in_place(const ra_rows *rows, const ra_block *b)
+/*
+ * Whether rows are read where they lie: whole units of RA_F32, one row right after the other. Rows that are far apart
+ * are in a page each, and all groups of all heads would go through these pages.
+ */
+static bool in_place(const ra_rows *rows, const ra_block *b, int dim)
 {
-    return !b->skip && b->rows % RA_KEY_UNIT == 0 && !rows->index && rows->dtype == RA_F32 && rows->dim_stride == 1;
+    return !b->skip && b->rows % RA_KEY_UNIT == 0 && !rows->index && rows->dtype == RA_F32 && rows->dim_stride == 1 &&
+           rows->row_stride == dim;
 }
 
 /* Rows of a block as RA_F32, [RA_KEY_BLOCK][dim], zeros where there is no row as far as a tile can reach. */
@@ -319,11 +326,11 @@ static void take_block(gradient_task *t, const ra_key_block *from, int number)
     ra_rows key = ra_block_rows(from->k, t->batch, &b->from), value = ra_block_rows(from->v, t->batch, &b->from);
     b->key = key.data, b->key_stride = key.row_stride;
     b->value = value.data, b->value_stride = value.row_stride;
-    if (!in_place(&key, &from->block)) {
+    if (!in_place(&key, &from->block, p->head_dim)) {
         widen(run->kernel, &key, &from->block, p->head_dim, (float *)(at + s->key));
         b->key = (float *)(at + s->key), b->key_stride = p->head_dim;
     }
-    if (!in_place(&value, &from->block)) {
+    if (!in_place(&value, &from->block, p->value_dim)) {
         widen(run->kernel, &value, &from->block, p->value_dim, (float *)(at + s->value));
         b->value = (float *)(at + s->value), b->value_stride = p->value_dim;
     }
@@ -337,12 +344,12 @@ static void take_block(gradient_task *t, const ra_key_block *from, int number)
 
 /* ---- Sums of keys and values ------------------------------------------------------------------------------------- */
 
-/* The sums of a block where they lie. */
+/* The sums of a block where they lie: `sums` are of the rows that are in `like`, the block's, out of `first`. */
 static ra_rows sums_at(const gradient_task *t, const ra_tensor *sums, const ra_tensor *like, const ra_tensor *first,
-                       const gradient_block *b)
+                       const ra_key_block *b)
 {
     const ra_gradient_run *run = t->worker->run;
-    ra_key_block from = b->from;
+    ra_key_block from = *b;
     if (run->slots == 0)
         return ra_block_rows(sums + (like - first), t->batch, &from);
     from.head = t->claim->chain % run->slots;
@@ -387,18 +394,56 @@ static void move_sums(gradient_task *t, gradient_block *b, bool back)
     const ra_key_rows *k = &run->keys;
     const ra_plan *p = run->plan;
     if (b->d_key) {
-        ra_rows sums = sums_at(t, k->d_k, b->from.k, k->keys.k, b);
+        ra_rows sums = sums_at(t, k->d_k, b->from.k, k->keys.k, &b->from);
         if (back)
             store_sums(&sums, &b->from.block, p->head_dim, t->head_stride, b->d_key);
         else
             load_sums(&sums, &b->from.block, p->head_dim, t->head_stride, b->d_key);
     }
     if (b->d_value) {
-        ra_rows sums = sums_at(t, k->d_v, b->from.v, k->keys.v, b);
+        ra_rows sums = sums_at(t, k->d_v, b->from.v, k->keys.v, &b->from);
         if (back)
             store_sums(&sums, &b->from.block, p->value_dim, t->value_stride, b->d_value);
         else
             load_sums(&sums, &b->from.block, p->value_dim, t->value_stride, b->d_value);
+    }
+}
+
+/* ---- The block ahead --------------------------------------------------------------------------------------------- */
+
+/* Ask for rows first .. end - 1 of a block that comes later. */
+static void fetch_rows(const ra_rows *rows, int64_t dim, int first, int end)
+{
+    enum { LINE = 64 };
+    int64_t size = (int64_t)ra_dtype_size(rows->dtype);
+    for (int i = first; i < end; i++) {
+        int64_t at = rows->index ? rows->index[i] : i;
+        const char *row = (const char *)rows->data + at * rows->row_stride * size;
+        for (int64_t byte = 0; at >= 0 && byte < dim * size; byte += LINE)
+            __builtin_prefetch(row + byte, 0, 2);
+    }
+}
+
+/* Ask for some rows of the block ahead, in front of each group, so that they are here when the block is taken. */
+static void fetch_ahead(gradient_task *t)
+{
+    const ra_key_rows *k = &t->worker->run->keys;
+    const ra_key_block *b = &t->ahead;
+    const ra_plan *p = t->worker->run->plan;
+    int rows = b->block.rows - b->block.skip, first = t->fetched;
+    if (!t->more || first >= rows)
+        return;
+    t->fetched = (int)ra_min(rows, first + ra_ceil_div(rows, t->tiles.group_count));
+    ra_rows key = ra_block_rows(b->k, t->batch, b), value = ra_block_rows(b->v, t->batch, b);
+    fetch_rows(&key, p->head_dim, first, t->fetched);
+    fetch_rows(&value, p->value_dim, first, t->fetched);
+    if (k->d_k) {
+        ra_rows sums = sums_at(t, k->d_k, b->k, k->keys.k, b);
+        fetch_rows(&sums, p->head_dim, first, t->fetched);
+    }
+    if (k->d_v) {
+        ra_rows sums = sums_at(t, k->d_v, b->v, k->keys.v, b);
+        fetch_rows(&sums, p->value_dim, first, t->fetched);
     }
 }
 
@@ -470,6 +515,7 @@ static double work_along(gradient_task *t, int blocks)
         if (at.block != last)
             ra_tiles_look(&t->tiles, &b->from.block);
         last = at.block;
+        fetch_ahead(t);
         if (ra_tiles_part(&t->tiles, at.group, &b->from.block, &tile))
             visible += work_group(t, at.group, b, &tile);
     }
@@ -491,21 +537,29 @@ static bool work_blocks(gradient_task *t, int blocks)
     return !ra_gradient_done(t->worker, visible);
 }
 
+/* The next block that some group needs becomes the block ahead. */
+static void find_ahead(gradient_task *t)
+{
+    t->more = ra_key_walk_next(&t->walk, &t->ahead);
+    t->fetched = 0;
+}
+
+/* All groups through all keys that are here; false when cancelled. */
 static bool work_keys(gradient_task *t)
 {
     const ra_gradient_run *run = t->worker->run;
-    ra_key_block from;
-    int blocks = 0;
     ra_key_walk_begin(&t->walk, &run->keys.keys, t->kv_head, &t->tiles, (ra_interval){0, run->plan->kv_len});
-    while (ra_key_walk_next(&t->walk, &from)) {
-        take_block(t, &from, blocks++);
-        if (blocks < run->work->blocks)
-            continue;
+    find_ahead(t);
+    while (t->more) {
+        int blocks = 0;
+        do {
+            take_block(t, &t->ahead, blocks++);
+            find_ahead(t);
+        } while (t->more && blocks < run->work->blocks);
         if (!work_blocks(t, blocks))
             return false;
-        blocks = 0;
     }
-    return blocks == 0 || work_blocks(t, blocks);
+    return true;
 }
 
 bool ra_gradient_task(ra_gradient_worker *w, const ra_claim *claim)
