@@ -1,7 +1,7 @@
 /*
  * HOW a backward pass happens: the gradients of some query rows and of the keys that are here, added to sums.
  *
- *     gradient.c         threads, and the order in which tasks add to the rows of keys
+ *     gradient_wave.c    threads, and the order in which tasks add to the rows of keys
  *     gradient_task.c    a query tile through its key blocks: five products a tile
  *     gradient_rows.c    what is done row by row before and after: delta, and the rounding of sums
  *     gradient_whole.c   a whole problem in one piece

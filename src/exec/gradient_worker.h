@@ -1,4 +1,4 @@
-/* What the threads of a backward pass know of each other. For gradient.c and gradient_task.c alone. */
+/* What the threads of a backward pass know of each other. For gradient_wave.c and gradient_task.c alone. */
 #ifndef RA_EXEC_GRADIENT_WORKER_H
 #define RA_EXEC_GRADIENT_WORKER_H
 

@@ -14,6 +14,7 @@ src/transport/mpi  none
 src/exec           exec|kernel|plan|base
 src/ring           ring|exec|kernel|transport|plan|io|base
 src/api.c          exec|kernel|plan|io|base
+src/api_backward.c exec|kernel|plan|base
 src/api_init.c     base
 src/api_reference.c plan|io|base
 src/api_ring.c     ring|exec|kernel|transport|plan|io|base
