@@ -4,9 +4,11 @@
  * summed over rows. The sums of a key block are taken from where they lie when the task before has left them, and put
  * back before the next task may have them.
  *
- *     scratch   unit | unit | ... | block | ... | staging | weights | d_scores | rows | groups | sieve | lo | hi | seen
+ *     scratch   unit | unit | ... | block | block | ... | sums | ... | staging | weights | d_scores | rows | groups |
+ *               sieve | lo | hi | seen
  *     unit      query | d_output | query columns | d_output columns | lse | rest | delta | d_query
- *     block     key | value | panels | d_key | d_value
+ *     block     key | value | panels
+ *     sums      d_key | d_value
  */
 #include "exec/gradient_worker.h"
 
@@ -29,9 +31,15 @@ typedef struct gradient_block {
     int64_t index[RA_KEY_BLOCK]; /* of its rows, where `from` has one */
     const float *key, *value;
     int64_t key_stride, value_stride;
+    float *widened_key, *widened_value; /* NULL: read in place */
     float *panels, *d_key, *d_value;
+    int packed; /* rows of the block so far */
     bool guard;
 } gradient_block;
+
+/* Blocks at a time: those of a square, or one that is worked and the one ahead. */
+enum { PLACES = RA_SUPER_TILE };
+_Static_assert(PLACES >= 2, "the block ahead needs a place of its own");
 
 typedef struct gradient_task {
     ra_gradient_worker *worker;
@@ -47,10 +55,11 @@ typedef struct gradient_task {
     ra_key_walk walk;
     ra_gradient_call call; /* what is the same for every tile is set once */
     int64_t rows[RA_LANES_MOST];
-    gradient_block blocks[RA_SUPER_TILE];
+    gradient_block blocks[PLACES];
     ra_key_block ahead; /* the block after those that are worked, */
     bool more;          /* if there is one, */
-    int fetched;        /* and how many of its rows were asked for */
+    int ahead_number;   /* its place, */
+    int portion;        /* and the rows of it that are packed after each group */
 } gradient_task;
 
 /* ---- Scratch ----------------------------------------------------------------------------------------------------- */
@@ -76,8 +85,8 @@ static void lay_out_block(ra_gradient_scratch *s, const ra_plan *p)
     s->key = place(&s->block_bytes, row * p->head_dim);
     s->value = place(&s->block_bytes, row * p->value_dim);
     s->panels = place(&s->block_bytes, row * ra_ceil_div(p->head_dim, RA_PANEL) * RA_PANEL);
-    s->d_key = place(&s->block_bytes, row * in_vectors(p, p->head_dim));
-    s->d_value = place(&s->block_bytes, row * in_vectors(p, p->value_dim));
+    s->d_key = place(&s->sum_bytes, row * in_vectors(p, p->head_dim));
+    s->d_value = place(&s->sum_bytes, row * in_vectors(p, p->value_dim));
 }
 
 ra_gradient_scratch ra_gradient_lay_out_scratch(const ra_plan *p, const ra_workload *w)
@@ -90,7 +99,8 @@ ra_gradient_scratch ra_gradient_lay_out_scratch(const ra_plan *p, const ra_workl
     s.unit_bytes = ra_memory_rounded(ra_gradient_unit_floats(p) * f) + ARRAYS * 256;
     lay_out_block(&s, p);
     s.units = place(&s.bytes, s.unit_bytes * w->tile_units * w->task_heads);
-    s.blocks = place(&s.bytes, s.block_bytes * w->blocks);
+    s.blocks = place(&s.bytes, s.block_bytes * ra_max(2, w->blocks));
+    s.sums = place(&s.bytes, s.sum_bytes * w->blocks);
     s.staging = place(&s.bytes, (int64_t)RA_KEY_BLOCK * ra_max(p->head_dim, p->value_dim) * f);
     s.weights = place(&s.bytes, RA_KEY_BLOCK * lanes * f);
     s.d_scores = place(&s.bytes, RA_KEY_BLOCK * lanes * f);
@@ -301,22 +311,22 @@ static bool in_place(const ra_rows *rows, const ra_block *b, int dim)
            rows->row_stride == dim;
 }
 
-/* Rows of a block as RA_F32, [RA_KEY_BLOCK][dim], zeros where there is no row as far as a tile can reach. */
-static void widen(const ra_kernel *kernel, const ra_rows *rows, const ra_block *b, int dim, float *to)
+/* Zeros in rows of a widened block that are not there, as far as a tile can reach. */
+static void clear_edges(const ra_block *b, int64_t dim, float *rows)
 {
-    int end = (b->rows + RA_KEY_UNIT - 1) / RA_KEY_UNIT * RA_KEY_UNIT;
-    memset(to, 0, (size_t)b->skip * (size_t)dim * sizeof *to);
-    kernel->pack_rows(rows, b->rows - b->skip, dim, to + (int64_t)b->skip * dim);
-    memset(to + (int64_t)b->rows * dim, 0, (size_t)(end - b->rows) * (size_t)dim * sizeof *to);
+    int64_t end = ra_ceil_div(b->rows, RA_KEY_UNIT) * RA_KEY_UNIT;
+    memset(rows, 0, (size_t)(b->skip * dim) * sizeof *rows);
+    memset(rows + b->rows * dim, 0, (size_t)((end - b->rows) * dim) * sizeof *rows);
 }
 
-/* Pack the keys and values of a block. */
-static void take_block(gradient_task *t, const ra_key_block *from, int number)
+/* Where the keys and values of a block will be; `sums` is the place of its sums. */
+static void place_block(gradient_task *t, const ra_key_block *from, int number, int64_t sums)
 {
     const ra_gradient_run *run = t->worker->run;
     const ra_plan *p = run->plan;
     const ra_gradient_scratch *s = t->worker->layout;
     char *at = t->worker->scratch + s->blocks + number * s->block_bytes;
+    char *sums_at = t->worker->scratch + s->sums + sums * s->sum_bytes;
     gradient_block *b = &t->blocks[number];
     b->from = *from;
     if (from->index) {
@@ -324,22 +334,54 @@ static void take_block(gradient_task *t, const ra_key_block *from, int number)
         b->from.index = b->index;
     }
     ra_rows key = ra_block_rows(from->k, t->batch, &b->from), value = ra_block_rows(from->v, t->batch, &b->from);
-    b->key = key.data, b->key_stride = key.row_stride;
-    b->value = value.data, b->value_stride = value.row_stride;
-    if (!in_place(&key, &from->block, p->head_dim)) {
-        widen(run->kernel, &key, &from->block, p->head_dim, (float *)(at + s->key));
-        b->key = (float *)(at + s->key), b->key_stride = p->head_dim;
-    }
-    if (!in_place(&value, &from->block, p->value_dim)) {
-        widen(run->kernel, &value, &from->block, p->value_dim, (float *)(at + s->value));
-        b->value = (float *)(at + s->value), b->value_stride = p->value_dim;
-    }
+    b->widened_key = in_place(&key, &from->block, p->head_dim) ? NULL : (float *)(at + s->key);
+    b->widened_value = in_place(&value, &from->block, p->value_dim) ? NULL : (float *)(at + s->value);
+    b->key = b->widened_key ? b->widened_key : key.data;
+    b->value = b->widened_value ? b->widened_value : value.data;
+    b->key_stride = p->head_dim;
+    b->value_stride = p->value_dim;
+    if (b->widened_key)
+        clear_edges(&from->block, p->head_dim, b->widened_key);
+    if (b->widened_value)
+        clear_edges(&from->block, p->value_dim, b->widened_value);
     b->panels = (float *)(at + s->panels);
-    b->d_key = run->keys.d_k ? (float *)(at + s->d_key) : NULL;
-    b->d_value = run->keys.d_v ? (float *)(at + s->d_value) : NULL;
-    const ra_rows rows = {b->key, RA_F32, b->key_stride, 1, NULL};
-    b->guard =
-        run->queries.d_q && !run->kernel->pack_value(&rows, from->block.rows, p->head_dim, t->staging, b->panels);
+    b->d_key = run->keys.d_k ? (float *)(sums_at + s->d_key) : NULL;
+    b->d_value = run->keys.d_v ? (float *)(sums_at + s->d_value) : NULL;
+    b->packed = 0;
+    b->guard = false;
+}
+
+/* Rows first .. end - 1 of a block, in memory of their own. */
+static void widen(const ra_kernel *kernel, ra_rows rows, int skip, int first, int end, int dim, float *to)
+{
+    first = (int)ra_max(first, skip);
+    if (first >= end)
+        return;
+    if (rows.index)
+        rows.index += first - skip;
+    else
+        rows.data = (const char *)rows.data + (first - skip) * rows.row_stride * (int64_t)ra_dtype_size(rows.dtype);
+    kernel->pack_rows(&rows, end - first, dim, to + (int64_t)first * dim);
+}
+
+/* Pack the rows of a block up to `end`, a multiple of RA_KEY_UNIT or the end of the block. */
+static void pack_until(gradient_task *t, gradient_block *b, int end)
+{
+    const ra_gradient_run *run = t->worker->run;
+    const ra_plan *p = run->plan;
+    int first = b->packed, skip = b->from.block.skip;
+    if (first >= end)
+        return;
+    if (b->widened_key)
+        widen(run->kernel, ra_block_rows(b->from.k, t->batch, &b->from), skip, first, end, p->head_dim, b->widened_key);
+    if (b->widened_value)
+        widen(run->kernel, ra_block_rows(b->from.v, t->batch, &b->from), skip, first, end, p->value_dim,
+              b->widened_value);
+    const ra_rows rows = {b->key + first * b->key_stride, RA_F32, b->key_stride, 1, NULL};
+    if (run->queries.d_q &&
+        !run->kernel->pack_value(&rows, end - first, p->head_dim, t->staging, b->panels + (ptrdiff_t)first * RA_PANEL))
+        b->guard = true;
+    b->packed = end;
 }
 
 /* ---- Sums of keys and values ------------------------------------------------------------------------------------- */
@@ -411,40 +453,76 @@ static void move_sums(gradient_task *t, gradient_block *b, bool back)
 
 /* ---- The block ahead --------------------------------------------------------------------------------------------- */
 
-/* Ask for rows first .. end - 1 of a block that comes later. */
-static void fetch_rows(const ra_rows *rows, int64_t dim, int first, int end)
+/* Ask for rows first .. end - 1 of a block. */
+static void fetch_rows(const ra_rows *rows, const ra_block *b, int64_t dim, int first, int end)
 {
     enum { LINE = 64 };
     int64_t size = (int64_t)ra_dtype_size(rows->dtype);
-    for (int i = first; i < end; i++) {
-        int64_t at = rows->index ? rows->index[i] : i;
+    for (int i = (int)ra_max(first, b->skip); i < end; i++) {
+        int64_t at = rows->index ? rows->index[i - b->skip] : i - b->skip;
         const char *row = (const char *)rows->data + at * rows->row_stride * size;
         for (int64_t byte = 0; at >= 0 && byte < dim * size; byte += LINE)
             __builtin_prefetch(row + byte, 0, 2);
     }
 }
 
-/* Ask for some rows of the block ahead, in front of each group, so that they are here when the block is taken. */
-static void fetch_ahead(gradient_task *t)
+/* The next block that some group needs becomes the block ahead. In a square it has no place until it is taken. */
+static void find_ahead(gradient_task *t, int number)
+{
+    const ra_workload *work = t->worker->run->work;
+    t->more = ra_key_walk_next(&t->walk, &t->ahead);
+    t->ahead_number = number;
+    t->portion = (int)(ra_ceil_div(ra_ceil_div(RA_KEY_BLOCK, RA_KEY_UNIT), t->tiles.group_count) * RA_KEY_UNIT);
+    if (t->more && work->blocks == 1)
+        place_block(t, &t->ahead, number, 0);
+}
+
+/*
+ * A few rows of the block ahead are asked for before each group, and packed after it. Asked for all at once, rows that
+ * are a power of two apart would drive each other out of the second-level cache.
+ */
+static void fetch_portion(const gradient_task *t)
+{
+    const gradient_block *b = &t->blocks[t->ahead_number];
+    if (!t->more || t->worker->run->work->blocks > 1)
+        return;
+    int end = (int)ra_min(b->from.block.rows, b->packed + t->portion);
+    ra_rows key = ra_block_rows(b->from.k, t->batch, &b->from), value = ra_block_rows(b->from.v, t->batch, &b->from);
+    fetch_rows(&key, &b->from.block, t->call.head_dim, b->packed, end);
+    fetch_rows(&value, &b->from.block, t->call.value_dim, b->packed, end);
+}
+
+static void pack_portion(gradient_task *t)
+{
+    gradient_block *b = &t->blocks[t->ahead_number];
+    if (t->more && t->worker->run->work->blocks == 1)
+        pack_until(t, b, (int)ra_min(b->from.block.rows, b->packed + t->portion));
+}
+
+/* The sums of the block ahead are asked for last. */
+static void fetch_sums(const gradient_task *t)
 {
     const ra_key_rows *k = &t->worker->run->keys;
-    const ra_key_block *b = &t->ahead;
-    const ra_plan *p = t->worker->run->plan;
-    int rows = b->block.rows - b->block.skip, first = t->fetched;
-    if (!t->more || first >= rows)
+    const ra_key_block *b = &t->blocks[t->ahead_number].from;
+    if (!t->more || t->worker->run->work->blocks > 1)
         return;
-    t->fetched = (int)ra_min(rows, first + ra_ceil_div(rows, t->tiles.group_count));
-    ra_rows key = ra_block_rows(b->k, t->batch, b), value = ra_block_rows(b->v, t->batch, b);
-    fetch_rows(&key, p->head_dim, first, t->fetched);
-    fetch_rows(&value, p->value_dim, first, t->fetched);
     if (k->d_k) {
         ra_rows sums = sums_at(t, k->d_k, b->k, k->keys.k, b);
-        fetch_rows(&sums, p->head_dim, first, t->fetched);
+        fetch_rows(&sums, &b->block, t->call.head_dim, 0, b->block.rows);
     }
     if (k->d_v) {
         ra_rows sums = sums_at(t, k->d_v, b->v, k->keys.v, b);
-        fetch_rows(&sums, p->value_dim, first, t->fetched);
+        fetch_rows(&sums, &b->block, t->call.value_dim, 0, b->block.rows);
     }
+}
+
+/* The block ahead, with the rows that were not packed ahead. */
+static void take_ahead(gradient_task *t, int64_t sums)
+{
+    gradient_block *b = &t->blocks[t->ahead_number];
+    if (t->worker->run->work->blocks > 1)
+        place_block(t, &t->ahead, t->ahead_number, sums);
+    pack_until(t, b, b->from.block.rows);
 }
 
 /* ---- Tiles ------------------------------------------------------------------------------------------------------- */
@@ -500,63 +578,61 @@ static int64_t start_of(const gradient_task *t, const gradient_block *b)
     return ra_lattice_position(&t->tiles.lattice, b->from.block.first + b->from.block.skip);
 }
 
-/* All groups against the blocks that were taken, in the order of a curve. */
-static double work_along(gradient_task *t, int blocks)
+/* All groups against the blocks that were taken, from number `first` on, in the order of a curve. */
+static double work_along(gradient_task *t, int first, int blocks)
 {
     ra_tile_order order = t->worker->run->plan->tiles;
     double visible = 0;
-    int last = -1;
-    for (int cell = 0; cell < ra_curve_cells(order, blocks, t->tiles.group_count); cell++) {
+    int last = -1, cells = ra_curve_cells(order, blocks, t->tiles.group_count);
+    for (int cell = 0; cell < cells; cell++) {
         ra_cell at = ra_curve_at(order, blocks, t->tiles.group_count, cell);
         ra_tile tile;
         if (at.block >= blocks || at.group >= t->tiles.group_count)
             continue;
-        const gradient_block *b = &t->blocks[at.block];
+        const gradient_block *b = &t->blocks[first + at.block];
         if (at.block != last)
             ra_tiles_look(&t->tiles, &b->from.block);
         last = at.block;
-        fetch_ahead(t);
+        fetch_portion(t);
+        if (cell + 1 == cells)
+            fetch_sums(t);
         if (ra_tiles_part(&t->tiles, at.group, &b->from.block, &tile))
             visible += work_group(t, at.group, b, &tile);
+        pack_portion(t);
     }
     return visible;
 }
 
 /* The blocks that were taken, when the task before has left them; false when cancelled. */
-static bool work_blocks(gradient_task *t, int blocks)
+static bool work_blocks(gradient_task *t, int first, int blocks)
 {
-    ra_gradient_passed(t->worker, start_of(t, &t->blocks[0]));
-    if (!ra_gradient_wait(t->worker, t->claim, end_of(t, &t->blocks[blocks - 1])))
+    const gradient_block *last = &t->blocks[first + blocks - 1];
+    ra_gradient_passed(t->worker, start_of(t, &t->blocks[first]));
+    if (!ra_gradient_wait(t->worker, t->claim, end_of(t, last)))
         return false;
     for (int i = 0; i < blocks; i++)
-        move_sums(t, &t->blocks[i], false);
-    double visible = work_along(t, blocks);
+        move_sums(t, &t->blocks[first + i], false);
+    double visible = work_along(t, first, blocks);
     for (int i = 0; i < blocks; i++)
-        move_sums(t, &t->blocks[i], true);
-    ra_gradient_passed(t->worker, end_of(t, &t->blocks[blocks - 1]));
+        move_sums(t, &t->blocks[first + i], true);
+    ra_gradient_passed(t->worker, end_of(t, last));
     return !ra_gradient_done(t->worker, visible);
-}
-
-/* The next block that some group needs becomes the block ahead. */
-static void find_ahead(gradient_task *t)
-{
-    t->more = ra_key_walk_next(&t->walk, &t->ahead);
-    t->fetched = 0;
 }
 
 /* All groups through all keys that are here; false when cancelled. */
 static bool work_keys(gradient_task *t)
 {
     const ra_gradient_run *run = t->worker->run;
+    int most = (int)run->work->blocks;
     ra_key_walk_begin(&t->walk, &run->keys.keys, t->kv_head, &t->tiles, (ra_interval){0, run->plan->kv_len});
-    find_ahead(t);
+    find_ahead(t, 0);
     while (t->more) {
-        int blocks = 0;
+        int first = t->ahead_number, blocks = 0;
         do {
-            take_block(t, &t->ahead, blocks++);
-            find_ahead(t);
-        } while (t->more && blocks < run->work->blocks);
-        if (!work_blocks(t, blocks))
+            take_ahead(t, blocks);
+            find_ahead(t, most == 1 ? 1 - first : (first + blocks + 1) % most);
+        } while (++blocks < most && t->more);
+        if (!work_blocks(t, first, blocks))
             return false;
     }
     return true;

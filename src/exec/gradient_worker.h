@@ -38,7 +38,9 @@ typedef struct ra_claim {
 typedef struct ra_gradient_scratch {
     int64_t units, unit_bytes;
     int64_t blocks, block_bytes;
-    int64_t key, value, panels, d_key, d_value; /* within a block */
+    int64_t key, value, panels; /* within a block */
+    int64_t sums, sum_bytes;
+    int64_t d_key, d_value; /* within the sums of a block */
     int64_t staging, weights, d_scores, rows, groups, sieve, lo, hi, seen;
     int64_t bytes;
 } ra_gradient_scratch;

@@ -11,8 +11,8 @@
 #include "plan/plan.h"
 
 enum {
-    MOST_GROUPS = 16,
-    UNIT_BYTES = 640 << 10, /* of all units of a task: they should stay in the second-level cache */
+    MOST_ROWS = 1024,
+    UNIT_BYTES = 2560 << 10, /* of all units of a task, at most */
     TASKS_OF_THREAD = 8,
     RATE_MOST = 64
 };
@@ -30,6 +30,10 @@ static int64_t heads_of_task(const ra_plan *p)
     return ra_pattern_is_interval(&p->pattern) ? p->group_heads : 1;
 }
 
+/*
+ * A pass over the keys costs what it takes to reach their rows, and those of their gradients. Where heads lie beside
+ * each other that is a page for each row, so tiles are long.
+ */
 static int64_t groups_of_tile(const ra_plan *p, const ra_workload *w)
 {
     if (p->pattern.blocks && p->group_heads > 1)
@@ -37,7 +41,7 @@ static int64_t groups_of_tile(const ra_plan *p, const ra_workload *w)
     if (p->tiles != RA_TILES_ROW)
         return ra_min(RA_SUPER_TILE, w->groups);
     int64_t bytes = ra_gradient_unit_floats(p) * (int64_t)sizeof(float) * w->task_heads;
-    int64_t most = ra_max(1, ra_min(MOST_GROUPS, UNIT_BYTES / bytes));
+    int64_t most = ra_max(1, ra_min(MOST_ROWS / p->blocking.lanes, UNIT_BYTES / bytes));
     if (!p->pattern.dilation)
         most = ra_min(most, ra_max(1, p->batch * p->kv_heads * w->groups / (TASKS_OF_THREAD * (int64_t)w->threads)));
     return ra_ceil_div(w->groups, ra_ceil_div(w->groups, most));
