@@ -1,6 +1,8 @@
 /* Chooses among ways to run a problem, and says why the others lost. Printing is in advice_print.c. See advice.h. */
 #include "advice.h"
 
+#include "bytes_text.h"
+
 #include <stdio.h>
 
 /* What a prediction cannot tell apart. */
@@ -56,14 +58,17 @@ void advice_reason(const advice_choice *lost, const advice_choice *best, int64_t
     double ratio = lost->time.seconds / best->time.seconds;
     bool gathers = !lost->local && lost->strategy == RA_STRATEGY_ALLGATHER;
     if (lost->bytes > memory) {
-        snprintf(reason, ADVICE_REASON, "does not fit: %lld bytes more than there are%s",
-                 (long long)(lost->bytes - memory), gathers ? ", every rank holds all keys and values" : "");
+        char more[BYTES_TEXT];
+        bytes_text(lost->bytes - memory, more);
+        snprintf(reason, ADVICE_REASON, "needs %s more than --memory allows%s", more,
+                 gathers ? ": every rank holds all keys and values" : "");
     } else if (ratio > AS_FAST) {
         int used = snprintf(reason, ADVICE_REASON, "%.0f%% slower: ", 100 * (ratio - 1));
         say_cost(lost, best, reason + used, (size_t)(ADVICE_REASON - used));
     } else if (lost->bytes > best->bytes) {
-        snprintf(reason, ADVICE_REASON, "no faster (%+.1f%%), and holds %lld bytes more", 100 * (ratio - 1),
-                 (long long)(lost->bytes - best->bytes));
+        char more[BYTES_TEXT];
+        bytes_text(lost->bytes - best->bytes, more);
+        snprintf(reason, ADVICE_REASON, "no faster (%+.1f%%), and holds %s more", 100 * (ratio - 1), more);
     } else {
         snprintf(reason, ADVICE_REASON, "no faster than what is simpler (%+.1f%%)", 100 * (ratio - 1));
     }

@@ -1,5 +1,6 @@
 /* ringattn info: what this build is and what machine it runs on. */
 #include "args.h"
+#include "bytes_text.h"
 #include "commands.h"
 #include "job.h"
 #include "report.h"
@@ -10,15 +11,10 @@
 
 static void print_bytes(const char *name, int64_t bytes)
 {
-    static const char *const UNITS[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
-    double value = (double)bytes;
-    int unit = 0;
-    for (; value >= 1024 && unit < 4; unit++)
-        value /= 1024;
+    char text[BYTES_TEXT] = "unknown";
     if (bytes > 0)
-        printf("%-18s%.4g %s\n", name, value, UNITS[unit]);
-    else
-        printf("%-18sunknown\n", name);
+        bytes_text(bytes, text);
+    printf("%-18s%s\n", name, text);
 }
 
 static void print_kernels(const ra_system_info *info)

@@ -60,10 +60,10 @@ static void what_does_not_fit(void **state)
     (void)state;
     const advice_choice best = ring_of(RA_STRATEGY_RING, 1, 500);
     advice_choice lost = ring_of(RA_STRATEGY_RING, 0.5, MEMORY + 24);
-    assert_string_equal(reason_of(&lost, &best), "does not fit: 24 bytes more than there are");
+    assert_string_equal(reason_of(&lost, &best), "needs 24 bytes more than --memory allows");
     lost.strategy = RA_STRATEGY_ALLGATHER;
     assert_string_equal(reason_of(&lost, &best),
-                        "does not fit: 24 bytes more than there are, every rank holds all keys and values");
+                        "needs 24 bytes more than --memory allows: every rank holds all keys and values");
 }
 
 /* The part that makes most of the difference is named, with its figures. */

@@ -1,0 +1,12 @@
+/* Bytes as people read them. Machines read them as integers. */
+#ifndef CLI_BYTES_TEXT_H
+#define CLI_BYTES_TEXT_H
+
+#include <stdint.h>
+
+enum { BYTES_TEXT = 32 };
+
+/* "24 bytes", "385.3 MiB": in the largest unit of which there is one at least. */
+void bytes_text(int64_t bytes, char text[BYTES_TEXT]);
+
+#endif
