@@ -8,6 +8,7 @@
  */
 #include "base/memory.h"
 #include "support/folder.h"
+#include "support/resident.h"
 #include "support/sample.h"
 #include "support/unit.h"
 #include "transport/comm.h"
@@ -260,6 +261,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static block blocks[MOST_BLOCKS];   /* that were taken for runs */
 static block segments[MOST_BLOCKS]; /* where messages are received to */
 static int block_count, segment_count;
+static const void *exchanges[RANKS]; /* by rank: memory of the exchange at the end of the run; NULL: none was begun */
 static ra_transport inner; /* the transport that is changed: all ranks have the same functions */
 
 ra_status __real_ra_memory_renew(ra_accountant *accountant, int64_t bytes, const char *what, void **at, int64_t had);
@@ -289,10 +291,16 @@ void __wrap_ra_memory_give(ra_accountant *accountant, void *at, int64_t bytes)
     __real_ra_memory_give(accountant, at, bytes);
 }
 
+/*
+ * Small messages have memory of their own. It begins with their segments, one for each rank they come from. The exchange
+ * at the end of the run never succeeds here.
+ */
 static ra_status note_receive(void *state, int from, int tag, const ra_segment *list, int64_t count)
 {
-    enum { PHASES = 2 }; /* tags below are of small messages, in memory of their own */
+    enum { END = 1, PHASES = 2 };
     pthread_mutex_lock(&lock);
+    if (tag == END)
+        exchanges[rank_here] = list - from;
     for (int64_t i = 0; i < count && tag >= PHASES && segment_count < MOST_BLOCKS; i++)
         segments[segment_count++] = (block){list[i].at, list[i].bytes, rank_here, false};
     pthread_mutex_unlock(&lock);
@@ -323,7 +331,14 @@ static void count_travelling(int counts[2])
     }
 }
 
-/* What was left alone on purpose. */
+/* What was left alone on purpose, because of a transport that gives nothing up. */
+static void free_exchanges(void)
+{
+    for (int rank = 0; rank < RANKS; rank++)
+        free((void *)exchanges[rank]);
+}
+
+/* The same for the memory of runs. */
 static void free_left(void)
 {
     ra_accountant nobody = {0};
@@ -349,11 +364,14 @@ static void fail_with(int (*abandon)(void *state), int counts[2])
     memset(&trouble, 0, sizeof trouble);
     trouble.write_fails = 1; /* when all keys have travelled */
     block_count = segment_count = 0;
+    memset(exchanges, 0, sizeof exchanges);
     run(plan, &s, false, comms, jobs);
     require_told(jobs, "memory that travels");
     count_travelling(counts);
     free_left();
     free_comms(comms);
+    if (abandon == give_up_nothing)
+        free_exchanges();
     ra_ring_plan_free(plan);
     sample_free(&s);
 }
@@ -371,16 +389,6 @@ static void what_may_still_be_touched_is_not_freed(void **state)
 }
 
 /* ---- Memory that is kept for the next run ------------------------------------------------------------------------ */
-
-static int64_t resident(void)
-{
-    long long pages = 0, ignored = 0;
-    FILE *file = fopen("/proc/self/statm", "r");
-    assert_non_null(file);
-    assert_int_equal(fscanf(file, "%lld %lld", &ignored, &pages), 2);
-    fclose(file);
-    return pages * sysconf(_SC_PAGESIZE);
-}
 
 static int64_t spare_bytes(ra_comm *comms[RANKS])
 {

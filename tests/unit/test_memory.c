@@ -1,9 +1,9 @@
 /* Accounted memory. */
 #include "base/memory.h"
+#include "support/resident.h"
 #include "support/unit.h"
 
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -87,16 +87,6 @@ static void a_block_becomes_one_of_another_size(void **state)
     assert_int_equal(ra_memory_renew(&accountant, INT64_C(1) << 60, "a block", &block, SIZES[COUNT - 1]),
                      RA_ERROR_MEMORY);
     assert_true(!block && accountant.bytes == 0);
-}
-
-static int64_t resident(void)
-{
-    long long pages = 0, ignored = 0;
-    FILE *file = fopen("/proc/self/statm", "r");
-    assert_non_null(file);
-    assert_int_equal(fscanf(file, "%lld %lld", &ignored, &pages), 2);
-    fclose(file);
-    return pages * sysconf(_SC_PAGESIZE);
 }
 
 /* What a large block becomes less goes back to the system, though it stays a large one. */
