@@ -79,6 +79,9 @@ static const char *write_chart(arena *a, const chart *c, FILE *stream)
         problem = chart_svg(a, c, stream);
         fputs("</svg>\n", stream);
         write_legend(c, stream);
+        const char *left_out = chart_left_out(a, c);
+        if (left_out)
+            write_element(stream, "p", " class=\"about\"", left_out);
     } else
         write_element(stream, "p", " class=\"about\"", arena_text(a, "Not shown: %s.", c->missing));
     fputs("</figure>\n", stream);

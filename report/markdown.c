@@ -41,6 +41,9 @@ static void write_chart(arena *a, const chart *c, FILE *stream)
             table_cell(a, t, "%s", p->low < p->high ? arena_text(a, "%.4g..%.4g", p->low, p->high) : "-");
         }
     write_table(t, stream);
+    const char *left_out = chart_left_out(a, c);
+    if (left_out)
+        write_line(stream, "", left_out, "\n\n");
 }
 
 const char *document_markdown(document *d, FILE *stream)

@@ -36,12 +36,42 @@ static bool is_series(const void *user, int index)
     return it->reference == s->reference && strcmp(it->name, s->name) == 0;
 }
 
+static bool is_left_out(const void *user, int index)
+{
+    const series_search *s = user;
+    return strcmp(s->chart->left_out[index], s->name) == 0;
+}
+
+static void leave_out(arena *a, chart *c, const char *name)
+{
+    uint64_t hash = places_hash(0, name, strlen(name));
+    if (places_find(&c->left_out_names, hash, is_left_out, &(series_search){c, name, false}) >= 0)
+        return;
+    places_add(a, &c->left_out_names, hash, c->left_out_count);
+    c->left_out = arena_more(a, c->left_out, c->left_out_count, sizeof *c->left_out);
+    c->left_out[c->left_out_count++] = name;
+}
+
+static bool is_full(const chart *c, bool reference)
+{
+    int count = 0;
+    for (int i = 0; i < c->count; i++)
+        count += c->series[i].reference == reference;
+    return count == CHART_SERIES_MOST;
+}
+
+/* NULL: there are too many. */
 static chart_series *series_of(arena *a, chart *c, const char *name, bool reference)
 {
     uint64_t hash = places_hash(reference, name, strlen(name));
     int place = places_find(&c->names, hash, is_series, &(series_search){c, name, reference});
     if (place >= 0)
         return &c->series[place];
+    if (is_full(c, reference)) {
+        if (!reference)
+            leave_out(a, c, name);
+        return NULL;
+    }
     places_add(a, &c->names, hash, c->count);
     c->series = arena_more(a, c->series, c->count, sizeof *c->series);
     c->series[c->count] = (chart_series){.name = name, .reference = reference};
@@ -53,23 +83,27 @@ static bool has_place(chart_scale scale, double value)
     return isfinite(value) && (scale == CHART_FROM_ZERO ? value >= 0 : value > 0);
 }
 
-static void append(arena *a, chart_series *s, const chart_point *point)
+static bool add(arena *a, chart *c, const char *name, bool reference, const chart_point *point)
 {
+    if (!has_place(c->x_scale, point->x) || !has_place(c->y_scale, point->y))
+        return false;
+    chart_series *s = series_of(a, c, name, reference);
+    if (!s)
+        return false;
     s->points = arena_more(a, s->points, s->count, sizeof *s->points);
     s->points[s->count++] = *point;
+    return true;
 }
 
-void chart_add(arena *a, chart *c, const char *name, const chart_point *point)
+bool chart_add(arena *a, chart *c, const char *name, const chart_point *point)
 {
-    if (has_place(c->x_scale, point->x) && has_place(c->y_scale, point->y))
-        append(a, series_of(a, c, name, false), point);
+    return add(a, c, name, false, point);
 }
 
 void chart_refer(arena *a, chart *c, const char *name, double x, double y)
 {
     const chart_point point = {.x = x, .y = y, .low = y, .high = y, .hover = ""};
-    if (has_place(c->x_scale, x) && has_place(c->y_scale, y))
-        append(a, series_of(a, c, name, true), &point);
+    add(a, c, name, true, &point);
 }
 
 int chart_points(const chart *c)
@@ -78,6 +112,13 @@ int chart_points(const chart *c)
     for (int i = 0; i < c->count; i++)
         points += c->series[i].reference ? 0 : c->series[i].count;
     return points;
+}
+
+const char *chart_left_out(arena *a, const chart *c)
+{
+    return c->left_out_count ? arena_text(a, "%d more lines are not drawn: more than %d cannot be told apart.",
+                                          c->left_out_count, CHART_SERIES_MOST)
+                             : NULL;
 }
 
 static bool in_order(const chart_series *s)

@@ -37,8 +37,14 @@ typedef struct chart {
     const char *missing; /* what to say when there is nothing to show */
     chart_series *series;
     int count;
-    places names; /* of the series */
+    places names;            /* of the series */
+    const char **left_out;   /* names of series that are not shown, because there are CHART_SERIES_MOST already */
+    int left_out_count;
+    places left_out_names;
 } chart;
+
+/* Series of data in a chart, and lines to compare with; nobody can tell more of them apart. */
+enum { CHART_SERIES_MOST = 48 };
 
 /* Cells are in rows, one after the other. */
 typedef struct table {
@@ -70,16 +76,19 @@ void section_say(arena *a, section *s, const char *format, ...) __attribute__((f
 chart *section_chart(arena *a, section *s, const chart *form);
 
 /*
- * A point of the series of that name, which is made by its first point. Points without a place are left out. They are
- * in the order of x after section_finish.
+ * A point of the series of that name, which is made by its first point. Points without a place are left out, and so are
+ * all series after the first CHART_SERIES_MOST: false. Points are in the order of x after section_finish.
  */
-void chart_add(arena *a, chart *c, const char *name, const chart_point *point);
+bool chart_add(arena *a, chart *c, const char *name, const chart_point *point);
 
 /* The same for a line to compare with. */
 void chart_refer(arena *a, chart *c, const char *name, double x, double y);
 
 /* How many points are data. */
 int chart_points(const chart *c);
+
+/* A sentence that says how many series are not shown; NULL: none. */
+const char *chart_left_out(arena *a, const chart *c);
 
 /* `heads` names the columns, separated by '|'; a '#' behind a name: numbers. */
 table *section_table(arena *a, section *s, const char *title, const char *heads);

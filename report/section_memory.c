@@ -33,8 +33,10 @@ static const char *line_name(arena *a, const row *r, const char *by)
                    strcmp(transport, "mpi") == 0 ? transport : ""));
 }
 
-static void draw(arena *a, chart *c, const line *l, const char *by, const char *path, const char *what)
+/* False: nothing of it is shown. */
+static bool draw(arena *a, chart *c, const line *l, const char *by, const char *path, const char *what)
 {
+    bool shown = false;
     for (int i = 0; i < l->count; i++) {
         const row *r = l->at[i];
         double bytes = row_number(r, path), held = bytes / MIB;
@@ -43,8 +45,9 @@ static void draw(arena *a, chart *c, const line *l, const char *by, const char *
                                    .low = held,
                                    .high = held,
                                    .hover = format_hover(a, r, "%s: %s", what, format_bytes(a, bytes))};
-        chart_add(a, c, arena_text(a, "%s, %s", line_name(a, r, by), what), &point);
+        shown |= chart_add(a, c, arena_text(a, "%s, %s", line_name(a, r, by), what), &point);
     }
+    return shown;
 }
 
 static const char *beyond(arena *a, double fixed)
@@ -101,8 +104,8 @@ static void over_rings(arena *a, const rows *r, section *s)
             line l = line_from(&figures[f], i);
             if (line_values(&l, RING) < 2)
                 continue;
-            draw(a, c, &l, RING, FIGURES[f].path, FIGURES[f].name);
-            if (FIGURES[f].path == PLANNED)
+            bool shown = draw(a, c, &l, RING, FIGURES[f].path, FIGURES[f].name);
+            if (shown && FIGURES[f].path == PLANNED)
                 draw_inverse(a, c, &l, PLANNED);
             /* What the library accounted for is what it promises; what the system adds is not in its hands. */
             if (f < FIGURE_COUNT - 1 && !judged)

@@ -8,7 +8,8 @@ enum { MARGIN = 16, TITLE = 30, LEGEND = 20, WIDTH = GNUPLOT_WIDTH + 2 * MARGIN 
 
 static int height_of(const chart *c)
 {
-    return TITLE + (chart_points(c) ? GNUPLOT_HEIGHT + c->count * LEGEND : LEGEND) + MARGIN;
+    int lines = c->count + (c->left_out_count > 0);
+    return TITLE + (chart_points(c) ? GNUPLOT_HEIGHT + lines * LEGEND : LEGEND) + MARGIN;
 }
 
 static void write_text(FILE *stream, const char *class, int x, int y, const char *text)
@@ -37,6 +38,9 @@ static const char *write_chart(arena *a, const chart *c, int top, FILE *stream)
         fputs("</g>", stream);
         write_text(stream, "legend", MARGIN + 34, middle + 5, c->series[i].name);
     }
+    const char *left_out = chart_left_out(a, c);
+    if (left_out)
+        write_text(stream, "legend", MARGIN, top + c->count * LEGEND + LEGEND / 2 + 5, left_out);
     return problem;
 }
 

@@ -57,6 +57,9 @@ static const char *write_chart(arena *a, const chart *c, FILE *stream)
         return problem;
     write_drawn(stream, drawn);
     write_legend(c, stream);
+    const char *left_out = chart_left_out(a, c);
+    if (left_out)
+        write_wrapped(stream, "  ", left_out);
     return NULL;
 }
 

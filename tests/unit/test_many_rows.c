@@ -76,6 +76,42 @@ static void a_report_of_many_rows(void **state)
     remove("many.jsonl");
 }
 
+/* Every two rows are a line of their own. */
+static void a_report_of_many_lines(void **state)
+{
+    (void)state;
+    enum { LINES = 3000 };
+    static const char *(*const FORMS[])(document *d, FILE *stream) = {document_html, document_markdown, document_svg,
+                                                                     document_text};
+    rows r = {0};
+    for (int i = 0; i < LINES; i++) {
+        char pattern[32];
+        snprintf(pattern, sizeof pattern, "window:%d,0", i / 2);
+        made_rows_add(&r, &(made_row){.suite = "memory",
+                                      .pattern = pattern,
+                                      .length = 1000,
+                                      .ring_size = 2 + i % 2,
+                                      .strategy = "ring",
+                                      .planned = 1000,
+                                      .peak = 900});
+    }
+    for (size_t i = 0; i < sizeof FORMS / sizeof *FORMS; i++) {
+        document d;
+        char *text = NULL;
+        size_t size = 0;
+        document_make(&d, &r);
+        FILE *stream = open_memstream(&text, &size);
+        assert_non_null(stream);
+        const char *problem = FORMS[i](&d, stream);
+        REQUIRE(!problem, "%s", problem);
+        assert_int_equal(fclose(stream), 0);
+        assert_non_null(strstr(text, " more lines are not drawn"));
+        free(text);
+        document_free(&d);
+    }
+    rows_free(&r);
+}
+
 static void a_comparison_of_many_rows(void **state)
 {
     (void)state;
@@ -95,6 +131,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         IN_FOLDER(a_report_of_many_rows),
+        cmocka_unit_test(a_report_of_many_lines),
         IN_FOLDER(a_comparison_of_many_rows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
