@@ -67,18 +67,8 @@ static ra_status write_groups(ra_rank *e, int64_t first, int64_t count, int64_t 
     return send_to_storage(e, &w);
 }
 
-ra_status ra_rank_write_results(ra_rank *e)
+static ra_status write_all_groups(ra_rank *e)
 {
-    if (e->work.load.groups == 0 || e->ring->plan->batch == 0)
-        return RA_OK;
-    e->work.run.states = e->held.states;
-    if (e->ring->options.lent) {
-        double start = ra_seconds();
-        ra_rank_set_output(e);
-        ra_run_finish(&e->work.run, 0, e->work.load.groups);
-        e->tally.stats->seconds_compute += ra_seconds() - start;
-        return RA_OK;
-    }
     ra_status status = RA_OK;
     int64_t group = 0, most = e->held.memory.output_rows / e->work.load.grouping.lanes, half = 0;
     for (int64_t i = 0; i < e->work.load.queries.ranges && !status; i++) {
@@ -92,21 +82,53 @@ ra_status ra_rank_write_results(ra_rank *e)
     return status ? status : ra_rank_wait_behind(e);
 }
 
+/* The results of a virtual rank are also a part of its checkpoint. */
+ra_status ra_rank_write_results(ra_rank *e)
+{
+    if (e->work.load.groups == 0 || e->ring->plan->batch == 0)
+        return RA_OK;
+    e->work.run.states = e->held.states;
+    if (e->ring->options.lent) {
+        double start = ra_seconds();
+        ra_rank_set_output(e);
+        ra_run_finish(&e->work.run, 0, e->work.load.groups);
+        e->tally.stats->seconds_compute += ra_seconds() - start;
+        return RA_OK;
+    }
+    bool saved = e->tensors->checkpoint && ra_rank_virtual(e);
+    if (saved)
+        ra_checkpoint_tell(e->tensors->checkpoint, true);
+    ra_status status = write_all_groups(e);
+    if (saved)
+        ra_checkpoint_tell(e->tensors->checkpoint, false);
+    return status;
+}
+
+/*
+ * Whether the lanes that were worked are those of the plan. The plan counts the tiles of the whole sequence; where a chunk
+ * ends within a tile of a dilated pattern, there are two.
+ */
+static bool worked_as_planned(const ra_rank *e)
+{
+    return e->ring->plan->pattern.dilation || e->tally.stats->pairs_worked == e->planned->info.pairs_worked;
+}
+
 ra_status ra_rank_prove(const ra_rank *e)
 {
     const ra_rank_info *plan = &e->planned->info;
     const ra_rank_stats *s = e->tally.stats;
     bool sent = e->tally.ledger || s->bytes_sent == plan->bytes_sent;
     if (s->hops == plan->hops && sent && s->bytes_received == plan->bytes_received &&
-        s->pairs_visible == plan->pairs_visible && s->peak_bytes <= plan->peak_bytes)
+        s->pairs_visible == plan->pairs_visible && worked_as_planned(e) &&
+        s->peak_bytes <= plan->peak_bytes)
         return RA_OK;
     return ra_fail(
         RA_ERROR_INTERNAL,
         "rank %d: the run differs from its plan: hops %lld of %lld, bytes sent %lld of %lld, received %lld of "
-        "%lld, visible pairs %.0f of %.0f, peak bytes %lld of %lld",
+        "%lld, visible pairs %.0f of %.0f, worked pairs %.0f of %.0f, peak bytes %lld of %lld",
         e->rank, (long long)s->hops, (long long)plan->hops, (long long)s->bytes_sent, (long long)plan->bytes_sent,
         (long long)s->bytes_received, (long long)plan->bytes_received, s->pairs_visible, plan->pairs_visible,
-        (long long)s->peak_bytes, (long long)plan->peak_bytes);
+        s->pairs_worked, plan->pairs_worked, (long long)s->peak_bytes, (long long)plan->peak_bytes);
 }
 
 ra_status ra_ledger_prove(const ra_ring_plan *ring, const int64_t *ledger, ra_rank_stats *stats)
