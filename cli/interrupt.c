@@ -18,12 +18,13 @@
 static const int SIGNALS[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGALRM, SIGUSR1, SIGUSR2, SIGXCPU};
 enum { SIGNAL_COUNT = sizeof SIGNALS / sizeof *SIGNALS, MOST_FILES = 8, NAME_TEXT = 48 };
 
-static const long LOOK_NANOSECONDS = 500000000; /* for the work to look for a signal */
+static const long LOOK_NANOSECONDS = 500000000; /* for the work to look for a signal, */
+static const long NEXT_NANOSECONDS = 400000000; /* to look again, where it goes on to be saved, */
 static const time_t END_SECONDS = 5;            /* and to come to its end then */
 /* `timeout` and launchers send a signal to the process and to its group: the same request, twice. */
 static const double SAME_SECONDS = 0.1;
 
-static volatile sig_atomic_t caught, noticed, waits, silent;
+static volatile sig_atomic_t caught, noticed, alive, waits, saving, silent;
 static double caught_at;
 static const char *volatile kept;
 static char signal_names[SIGNAL_COUNT][NAME_TEXT]; /* strsignal cannot be called where they are needed */
@@ -88,17 +89,26 @@ static void say(const char *text)
     (void)ignored;
 }
 
-static void say_stopped(int number)
+static void say_begin(void)
 {
     const char *verb = report_current_verb();
     say("ringattn");
     say(*verb ? " " : "");
     say(verb);
-    say(": stopped (");
+    say(": ");
+}
+
+static void say_stopped(int number)
+{
+    bool can_go_on = kept && access(kept, F_OK) == 0;
+    say_begin();
+    say("stopped (");
     for (int i = 0; i < SIGNAL_COUNT; i++)
         say(SIGNALS[i] == number ? signal_names[i] : "");
-    say(kept ? ") at once: what was saved before is in " : "): nothing was written");
-    say(kept ? kept : "");
+    say(!kept       ? "): nothing was written"
+        : can_go_on ? ") at once: what was saved before is in "
+                    : ") at once: nothing was saved yet");
+    say(can_go_on ? kept : "");
     say("\n");
 }
 
@@ -128,12 +138,31 @@ static void on_signal(int number)
     set_timer(0, LOOK_NANOSECONDS);
 }
 
+/* Work that is saved goes on to where it can be. It is left alone while it looks for the signal, and while it saves. */
+static void on_timer_of_saved_work(void)
+{
+    static volatile sig_atomic_t told;
+    if (!alive && !saving)
+        end_at_once((int)caught);
+    if (!told && !silent) {
+        say_begin();
+        say("stops when it has been saved; a second signal ends it at once\n");
+    }
+    told = 1;
+    alive = 0;
+    set_timer(0, NEXT_NANOSECONDS);
+}
+
 static void on_timer(int number)
 {
     static volatile sig_atomic_t ending;
     (void)number;
-    if (kept || waits)
+    if (waits)
         return;
+    if (kept) {
+        on_timer_of_saved_work();
+        return;
+    }
     if (!noticed || ending)
         end_at_once((int)caught);
     ending = 1;
@@ -203,13 +232,25 @@ void interrupt_release(void)
 bool interrupted(void)
 {
     if (caught)
-        noticed = 1;
+        noticed = alive = 1;
     return caught != 0;
+}
+
+void interrupt_goes_on(void)
+{
+    if (caught)
+        alive = 1;
 }
 
 void interrupt_keeps(const char *path)
 {
     kept = path;
+}
+
+void interrupt_saving(bool begins)
+{
+    saving = begins;
+    alive = caught != 0;
 }
 
 void interrupt_waits(void)

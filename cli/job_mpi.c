@@ -156,6 +156,8 @@ int job_end(int code)
         return code;
     job.begun = false;
     interrupt_is_silent(); /* a launcher stops the others of a job that has failed, which has been said */
+    if (job.saves)
+        interrupt_waits(); /* the others may still save */
     /*
      * What fails before the run is agreed on, and all end by themselves. Later, others may be left waiting, for a rank
      * that does not listen any more. Most often all have failed and come here, their files closed and removed: that is

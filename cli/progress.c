@@ -72,7 +72,10 @@ int progress_step(void *user, double done, double total)
         bar->drawn = now;
         draw(bar, done, total, now);
     }
-    return !bar->stops_later && interrupted();
+    if (!bar->stops_later)
+        return interrupted();
+    interrupt_goes_on();
+    return 0;
 }
 
 void progress_watch(void *user, const ra_ring_moment *moment)

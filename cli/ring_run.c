@@ -83,10 +83,20 @@ int ring_run_plan(ring_run *run, const tensor_file *query, const tensor_file *ke
     return EXIT_OK;
 }
 
+/* A process among others has to wait for them: if it ended now, they could not save. */
 static int asked_to_stop(void *user)
 {
+    const ring_run *run = user;
+    bool stop = interrupted();
+    if (stop && run->options.transport == RA_TRANSPORT_MPI)
+        interrupt_waits();
+    return stop;
+}
+
+static void tell_saving(void *user, int begins)
+{
     (void)user;
-    return interrupted();
+    interrupt_saving(begins);
 }
 
 /* Not held, as what ends a run is: the run goes on. */
@@ -108,8 +118,10 @@ int ring_run_save(ring_run *run, const char *path, double every, const fingerpri
     options.inputs = inputs;
     options.input_count = FINGERPRINT_INPUTS;
     options.stop = asked_to_stop;
+    options.stop_user = run;
     options.failed = tell_unsaved;
     options.failed_user = run;
+    options.saving = tell_saving;
     run->save_every = every;
     options.rank = job_rank();
     if (ra_checkpoint_open(&options, run->plan, &run->checkpoint))

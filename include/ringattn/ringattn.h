@@ -813,8 +813,9 @@ typedef struct ra_checkpoint_options {
     const char *const *inputs;
     int input_count;
     /*
-     * Asked where the run can go on later, about once a second, and now and then while a rank waits for keys. Non-zero:
-     * save, and return RA_ERROR_CANCELLED. Other ranks are told, and do the same where they can go on later.
+     * Asked where the run can go on later, about once a second, and a few times a second while a rank waits for keys or
+     * reads. Non-zero: save, and return RA_ERROR_CANCELLED. Other ranks are told, and do the same where they can go on
+     * later.
      */
     int (*stop)(void *user);
     void *stop_user;
@@ -825,11 +826,14 @@ typedef struct ra_checkpoint_options {
      */
     void (*failed)(void *user, const char *message);
     void *failed_user;
+    /* NULL, or told when a save begins (1) and when it has ended (0). A process that is ended between loses the save. */
+    void (*saving)(void *user, int begins);
+    void *saving_user;
 } ra_checkpoint_options;
 
 #define RA_CHECKPOINT_OPTIONS_INIT                                                                                     \
     {                                                                                                                  \
-        sizeof(ra_checkpoint_options), NULL, 60, NULL, 0, NULL, NULL, 0, NULL, NULL                                    \
+        sizeof(ra_checkpoint_options), NULL, 60, NULL, 0, NULL, NULL, 0, NULL, NULL, NULL, NULL                        \
     }
 
 RA_API ra_status ra_checkpoint_options_init(ra_checkpoint_options *options, size_t size);

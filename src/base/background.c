@@ -3,10 +3,11 @@
 
 #include <assert.h>
 #include <pthread.h>
-#include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 struct ra_background {
     pthread_t thread;
@@ -46,8 +47,12 @@ ra_status ra_background_open(ra_background **background)
     ra_background *b = *background = calloc(1, sizeof *b);
     if (!b)
         return ra_fail(RA_ERROR_MEMORY, "out of memory: a thread in the background");
+    pthread_condattr_t clock;
     pthread_mutex_init(&b->lock, NULL);
-    pthread_cond_init(&b->changed, NULL);
+    pthread_condattr_init(&clock);
+    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+    pthread_cond_init(&b->changed, &clock);
+    pthread_condattr_destroy(&clock);
     int error = pthread_create(&b->thread, NULL, run, b);
     if (!error)
         return RA_OK;
@@ -66,6 +71,22 @@ void ra_background_start(ra_background *b, ra_background_work work, void *user)
     b->user = user;
     pthread_cond_broadcast(&b->changed);
     pthread_mutex_unlock(&b->lock);
+}
+
+bool ra_background_ends_within(ra_background *b, double seconds)
+{
+    const int64_t second = 1000000000;
+    struct timespec end;
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    int64_t nanoseconds = end.tv_nsec + (int64_t)(1e9 * seconds);
+    end.tv_sec += (time_t)(nanoseconds / second);
+    end.tv_nsec = (long)(nanoseconds % second);
+    pthread_mutex_lock(&b->lock);
+    while (b->work && pthread_cond_timedwait(&b->changed, &b->lock, &end) == 0) {
+    }
+    bool ended = !b->work;
+    pthread_mutex_unlock(&b->lock);
+    return ended;
 }
 
 ra_status ra_background_wait(ra_background *b)

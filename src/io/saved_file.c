@@ -197,7 +197,7 @@ static ra_status verify(ra_saved_file *f)
     return status;
 }
 
-ra_status ra_saved_open(ra_saved_file *f, const char *path, bool *found)
+ra_status ra_saved_peek(ra_saved_file *f, const char *path, bool *found)
 {
     struct stat file;
     *f = (ra_saved_file){.fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC), .path = path};
@@ -210,7 +210,13 @@ ra_status ra_saved_open(ra_saved_file *f, const char *path, bool *found)
     if (!S_ISREG(file.st_mode) || f->size < 0)
         return ra_fail(RA_ERROR_FORMAT, "%s: %s", path,
                        S_ISREG(file.st_mode) ? "is damaged: it has no room for a checksum" : "is not a regular file");
-    return verify(f);
+    return RA_OK;
+}
+
+ra_status ra_saved_open(ra_saved_file *f, const char *path, bool *found)
+{
+    ra_status status = ra_saved_peek(f, path, found);
+    return status || !*found ? status : verify(f);
 }
 
 ra_status ra_saved_read(ra_saved_file *f, void *data, int64_t bytes)

@@ -27,8 +27,9 @@ ra_status ra_saved_finish(ra_saved_file *file);
 /* Before anything is written: RA_ERROR_FILE if PATH.new cannot be. Leaves nothing behind, and changes nothing. */
 ra_status ra_saved_probe(const char *path);
 
-/* Reading: the checksum is looked at first. *found false: there is no such file. */
+/* Reading: the checksum is looked at first; to peek is to leave that out. *found false: there is no such file. */
 ra_status ra_saved_open(ra_saved_file *file, const char *path, bool *found);
+ra_status ra_saved_peek(ra_saved_file *file, const char *path, bool *found);
 ra_status ra_saved_read(ra_saved_file *file, void *data, int64_t bytes);
 
 void ra_saved_close(ra_saved_file *file);

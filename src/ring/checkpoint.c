@@ -135,6 +135,8 @@ static ra_status fill(ra_checkpoint *c, const ra_ring_plan *ring, const ra_check
     c->stop_user = o->stop_user;
     c->failed = o->failed;
     c->failed_user = o->failed_user;
+    c->saving = o->saving;
+    c->saving_user = o->saving_user;
     c->missing = -1;
     c->rows_file = c->file.fd = -1;
     c->rank = ring->options.transport == RA_TRANSPORT_SIM ? -1 : o->rank;
@@ -267,19 +269,22 @@ bool ra_checkpoint_due(ra_checkpoint *c, bool *stop)
     return *stop || ra_seconds() - c->saved >= c->every;
 }
 
+void ra_checkpoint_tell(const ra_checkpoint *c, bool begins)
+{
+    if (c->saving)
+        c->saving(c->saving_user, begins);
+}
+
 void ra_checkpoint_between(ra_checkpoint *c, void (*between)(void *user), void *user)
 {
     c->between = between;
     c->between_user = user;
 }
 
-ra_status ra_checkpoint_save(ra_checkpoint *c, const ra_point *point, const void *states)
+static ra_status write_point(const ra_checkpoint *c, const ra_point *point, const void *states)
 {
     ra_saved_file f;
-    ra_status status = ra_checkpoint_flush_rows(c);
-    if (status)
-        return status;
-    status = ra_saved_begin(&f, c->own_path);
+    ra_status status = ra_saved_begin(&f, c->own_path);
     f.between = c->between;
     f.between_user = c->between_user;
     if (!status)
@@ -293,15 +298,32 @@ ra_status ra_checkpoint_save(ra_checkpoint *c, const ra_point *point, const void
     if (!status)
         status = ra_saved_finish(&f);
     ra_saved_close(&f);
-    c->saved = ra_seconds();
     return status;
+}
+
+ra_status ra_checkpoint_save(ra_checkpoint *c, const ra_point *point, const void *states)
+{
+    ra_checkpoint_tell(c, true);
+    ra_status status = ra_checkpoint_flush_rows(c);
+    if (!status)
+        status = write_point(c, point, states);
+    if (!status && c->rank == 0 && c->incomplete)
+        status = ra_checkpoint_complete_set(c);
+    c->saved = ra_seconds(); /* the next try comes when the next save would */
+    ra_checkpoint_tell(c, false);
+    return status;
+}
+
+void ra_checkpoint_tell_failure(const ra_checkpoint *c)
+{
+    if (c->failed)
+        c->failed(c->failed_user, ra_last_message());
 }
 
 bool ra_checkpoint_try(ra_checkpoint *c, const ra_point *point, const void *states)
 {
     ra_status status = ra_checkpoint_save(c, point, states);
-    c->saved = ra_seconds(); /* the next try comes when the next save would */
-    if (status && c->failed)
-        c->failed(c->failed_user, ra_last_message());
+    if (status)
+        ra_checkpoint_tell_failure(c);
     return !status;
 }

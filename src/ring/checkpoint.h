@@ -34,6 +34,9 @@ ra_status ra_checkpoint_save(ra_checkpoint *checkpoint, const ra_point *point, c
 /* The same where the run goes on whether it was saved or not: a failure is told (ra_checkpoint_options.failed). */
 bool ra_checkpoint_try(ra_checkpoint *checkpoint, const ra_point *point, const void *states);
 
+/* Tell the caller that a save begins or has ended (ra_checkpoint_options.saving). */
+void ra_checkpoint_tell(const ra_checkpoint *checkpoint, bool begins);
+
 /* Called now and then while states are saved and restored: a disk may be slow. */
 void ra_checkpoint_between(ra_checkpoint *checkpoint, void (*between)(void *user), void *user);
 
@@ -64,7 +67,14 @@ void ra_checkpoint_describe(const ra_checkpoint *checkpoint, char *text, size_t 
 /* Begin a set that goes by this number: before this rank's first save. */
 void ra_checkpoint_join(ra_checkpoint *checkpoint, uint64_t set);
 
-/* All ranks have saved: from now on there is a checkpoint. For one of them. */
-ra_status ra_checkpoint_complete(ra_checkpoint *checkpoint);
+/*
+ * After the first saves of all ranks; `all_saved` false: one has failed, or that is not known. If all have succeeded,
+ * rank 0 writes PATH: from now on there is a checkpoint. If not, or if PATH cannot be written, rank 0 tries again after
+ * each of its later saves.
+ */
+void ra_checkpoint_begin_set(ra_checkpoint *checkpoint, bool all_saved);
+
+/* For a rank that is to stop: RA_ERROR_FILE if there is no PATH yet. */
+ra_status ra_checkpoint_check_set(ra_checkpoint *checkpoint);
 
 #endif

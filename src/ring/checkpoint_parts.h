@@ -24,6 +24,8 @@ struct ra_checkpoint {
     void *stop_user;
     void (*failed)(void *user, const char *message);
     void *failed_user;
+    void (*saving)(void *user, int begins);
+    void *saving_user;
     void (*between)(void *user); /* NULL: nobody waits */
     void *between_user;
 
@@ -32,7 +34,8 @@ struct ra_checkpoint {
 
     int rank; /* -1: virtual ones */
     int64_t ranks;
-    uint64_t set; /* of a rank: the number of the files that belong together */
+    uint64_t set;    /* of a rank: the number of the files that belong together */
+    bool incomplete; /* of a rank: as far as it knows there is no PATH yet, because a rank could not save */
 
     /* Of virtual ranks. */
     int64_t done;
@@ -66,5 +69,11 @@ ra_status ra_checkpoint_probe_rows(const ra_checkpoint *c);
 /* checkpoint_set.c: find the set and this rank's place in it; *found false: there is none, and one will be begun. */
 ra_status ra_checkpoint_read_set(ra_checkpoint *c, bool *found);
 void ra_checkpoint_remove_set(const ra_checkpoint *c);
+
+/* Of rank 0, after it has saved: write PATH if all ranks have saved by now, else RA_ERROR_FILE. */
+ra_status ra_checkpoint_complete_set(ra_checkpoint *c);
+
+/* Tell the caller that something was not saved, with the last message (ra_checkpoint_options.failed). */
+void ra_checkpoint_tell_failure(const ra_checkpoint *c);
 
 #endif

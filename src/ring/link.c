@@ -123,19 +123,18 @@ static ra_status judge(const ra_link *link, const ra_transport_state *found)
     return RA_OK;
 }
 
-/* A wait may be long; what was done before it can be saved. */
-static ra_status ask(ra_link *link)
+ra_status ra_link_ask(ra_link *link)
 {
-    const double interval = 0.1;
+    const double interval = 0.2;
     char text[80];
-    if (!link->stop || link->hop < 0 || link->looked - link->asked < interval)
+    double now = ra_seconds();
+    if (!link->stop || now - link->asked < interval)
         return RA_OK;
-    link->asked = link->looked;
+    link->asked = now;
     if (!link->stop(link->stop_user))
         return RA_OK;
     link->stopped = true;
-    return ra_fail(RA_ERROR_CANCELLED, "rank %d: stopped during %s", link->transport->rank,
-                   place(link, text, sizeof text));
+    return ra_fail(RA_ERROR_CANCELLED, "stopped during %s", place(link, text, sizeof text));
 }
 
 ra_status ra_link_wait(ra_link *link)
@@ -156,7 +155,7 @@ ra_status ra_link_wait(ra_link *link)
         unfinished = found.unfinished;
         status = judge(link, &found);
         if (!status)
-            status = ask(link);
+            status = ra_link_ask(link);
         if (status)
             break;
         if (looks < 100) /* what is nearly there comes soon; later others need the processor more */

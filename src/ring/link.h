@@ -20,7 +20,7 @@ typedef struct ra_link {
     bool stopped;            /* it is that a rank was asked to stop */
     const char *what;        /* is going on, for messages */
     int64_t hop;             /* its number; -1: none */
-    int (*stop)(void *user); /* NULL, or asked while a hop is waited for: non-zero ends it */
+    int (*stop)(void *user); /* NULL, or asked during long waits and reads: non-zero ends them */
     void *stop_user;
     double asked; /* when */
 } ra_link;
@@ -35,6 +35,12 @@ static inline int ra_phase_tag(int64_t phase)
 
 /* Move what can be moved, if it is time to; called between tiles. */
 ra_status ra_link_poll(ra_link *link);
+
+/*
+ * Called now and then during a wait or a read that may be long: RA_ERROR_CANCELLED if the run is to stop. What was done
+ * before the wait can then be saved.
+ */
+ra_status ra_link_ask(ra_link *link);
 
 /* Until everything that was started is finished. */
 ra_status ra_link_wait(ra_link *link);

@@ -73,6 +73,7 @@ typedef struct ra_flight {
     ra_background *behind; /* reads ahead and writes behind for a virtual rank; NULL: nobody does */
     ra_written written;    /* what is to be written */
     double seconds_behind; /* that the background took */
+    atomic_bool given_up;  /* what the background reads is not wanted any more */
 } ra_flight;
 
 /* What travelled before a phase. */

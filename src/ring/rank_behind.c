@@ -1,4 +1,4 @@
-/* What a thread in the background does for a virtual rank: see rank_behind.h. */
+/* What a thread in the background does for a virtual rank, and how a read ends early: see rank_behind.h. */
 #include "ring/rank_behind.h"
 
 #include "base/clock.h"
@@ -31,4 +31,20 @@ ra_status ra_rank_wait_behind(ra_rank *e)
     e->link.waited += ra_seconds() - start;
     account(e);
     return status;
+}
+
+void ra_rank_give_up_behind(ra_rank *e)
+{
+    atomic_store(&e->flight.given_up, true);
+}
+
+/* The background does not ask whether to stop: the rank's own thread does, while it waits. */
+ra_status ra_rank_between_reads(ra_rank *e)
+{
+    if (atomic_load(&e->flight.given_up))
+        return ra_fail(RA_ERROR_CANCELLED, "rank %d: a read that nobody waits for any more", e->rank);
+    if (e->flight.behind && e->flight.wanted_phase >= 0)
+        return RA_OK;
+    ra_status status = ra_link_poll(&e->link);
+    return status ? status : ra_link_ask(&e->link);
 }

@@ -131,6 +131,8 @@ ra_status ra_rank_run(ra_rank *e, double started, const ra_point *point)
         status = ra_rank_go_on(e, point);
     if (!status && e->tally.ledger)
         ra_rank_note_phases(e, e->at.first);
+    e->link.what = "reading its own rows";
+    e->link.hop = -1;
     if (!status)
         status = ra_rank_load_queries(e);
     if (!status)

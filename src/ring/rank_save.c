@@ -2,14 +2,16 @@
 #include "ring/rank_save.h"
 
 #include "base/checked.h"
+#include "base/clock.h"
+#include "ring/rank_behind.h"
 
 #include <stdlib.h>
 
 /*
- * Visible pairs between two points at which a run may be saved: about a second's work; of a process, for each of its
- * threads, a tenth of that, because mpirun may not give it more time to stop than a second.
+ * Visible pairs between two points at which a run may be saved: less than a second's work; of a process, for each of its
+ * threads, a fifth of that, because mpirun may not give it more time to stop than a second.
  */
-static const double PAIRS_BETWEEN = 5e8, PAIRS_OF_PROCESS = 2e7;
+static const double PAIRS_BETWEEN = 1e8, PAIRS_OF_PROCESS = 2e7;
 enum { LEAST_KEYS = 1024 };
 
 /*
@@ -26,6 +28,17 @@ static int64_t stride_of(const ra_rank *e)
     double keys = (ra_rank_virtual(e) ? PAIRS_BETWEEN : PAIRS_OF_PROCESS * e->work.load.threads) / rows;
     int64_t most = keys < (double)p->kv_len ? (int64_t)keys : p->kv_len;
     return ra_ceil_div(ra_max(LEAST_KEYS, most), RA_KEY_BLOCK) * RA_KEY_BLOCK;
+}
+
+/* Where the run stops to be saved does not show in its bits, so that stops may follow the speed of the machine. */
+void ra_rank_pace(ra_rank *e, int64_t keys, double seconds)
+{
+    enum { LEAST_PACE = 4 * RA_KEY_BLOCK };
+    const double most = 0.5, meant = 0.25;
+    if (e->at.stride == 0 || seconds <= most)
+        return;
+    int64_t fewer = (int64_t)((double)keys * meant / seconds) / RA_KEY_BLOCK * RA_KEY_BLOCK;
+    e->at.stride = ra_min(e->at.stride, ra_max(LEAST_PACE, fewer));
 }
 
 /* Begins, or goes on from a point: counts are what they were. NULL: there is none. */
@@ -50,21 +63,30 @@ static void show_life(void *user)
     (void)ra_link_poll(&((ra_rank *)user)->link); /* a failure is found again */
 }
 
-/* The first files of a set, which is there when all of them are: one that lacks a file has been damaged. */
+/*
+ * The first files of a set, which is there when all of them are: one that lacks a file has been damaged. A rank that
+ * cannot save now tries again when the next save is due.
+ */
 static ra_status begin_set(ra_rank *e)
 {
     const ra_point point = {.rank = e->rank};
-    int32_t ok = 1, *all = calloc((size_t)e->ring->options.ranks, sizeof *all);
-    ra_status status =
-        all ? ra_checkpoint_save(e->tensors->checkpoint, &point, NULL)
-            : ra_fail(RA_ERROR_MEMORY, "out of memory: an agreement of %d ranks", e->ring->options.ranks);
+    ra_checkpoint *checkpoint = e->tensors->checkpoint;
+    int ranks = e->ring->options.ranks;
+    int32_t *all = calloc((size_t)ranks, sizeof *all);
+    if (!all)
+        return ra_fail(RA_ERROR_MEMORY, "out of memory: an agreement of %d ranks", ranks);
+    int32_t saved = ra_checkpoint_try(checkpoint, &point, NULL);
     e->link.what = "the beginning of a checkpoint";
-    if (!status)
-        status = ra_link_exchange(&e->link, RA_TAG_AGREEMENT, &ok, all, sizeof ok);
+    ra_status status = ra_link_exchange(&e->link, RA_TAG_AGREEMENT, &saved, all, sizeof saved);
+    bool complete = !status;
+    for (int rank = 0; rank < ranks && complete; rank++)
+        complete = all[rank];
     free(all);
-    if (e->link.stopped) /* as a rank can be that has come past this: all have saved */
+    if (e->link.stopped) /* as a rank can be that has come past this */
         status = RA_OK;
-    return status || e->rank > 0 ? status : ra_checkpoint_complete(e->tensors->checkpoint);
+    if (!status)
+        ra_checkpoint_begin_set(checkpoint, complete);
+    return status;
 }
 
 /* Where the ranks have told each other how far they are: states are what they were. */
@@ -80,6 +102,7 @@ ra_status ra_rank_go_on(ra_rank *e, const ra_point *point)
         status = begin_set(e);
     e->link.stop = ra_checkpoint_stops;
     e->link.stop_user = checkpoint;
+    e->link.asked = ra_seconds();
     return status;
 }
 
@@ -119,6 +142,8 @@ ra_status ra_rank_save(ra_rank *e, ra_status status)
     stop = stop || e->link.stopped;
     if (!due && !stop && e->at.step < e->steps)
         return RA_OK;
+    if (stop)
+        ra_rank_give_up_behind(e);
     if (e->at.changed) {
         const ra_point point = point_of(e);
         status = stop ? ra_checkpoint_save(checkpoint, &point, e->held.states) : RA_OK;
@@ -126,6 +151,8 @@ ra_status ra_rank_save(ra_rank *e, ra_status status)
             return status;
         e->at.changed = !stop && !ra_checkpoint_try(checkpoint, &point, e->held.states);
     }
+    if (stop && (status = ra_checkpoint_check_set(checkpoint)))
+        return status;
     return stop
                ? ra_fail(RA_ERROR_CANCELLED, "stopped at rank %d, step %lld, and saved", e->rank, (long long)e->at.step)
                : RA_OK;

@@ -39,8 +39,10 @@ static ra_status run_tiles(ra_rank *e, ra_interval within, float *states)
 {
     ra_status status = RA_OK;
     for (int64_t at = ra_max(within.lo, e->at.position), next; at < within.hi && !status; at = next) {
+        double start = ra_seconds();
         next = e->at.stride ? ra_min(within.hi, (at / e->at.stride + 1) * e->at.stride) : within.hi;
         status = run_keys(e, (ra_interval){at, next}, states);
+        ra_rank_pace(e, next - at, ra_seconds() - start);
         e->at.position = next;
         if (!status && e->at.stride)
             status = ra_rank_save(e, RA_OK);

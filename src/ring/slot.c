@@ -3,6 +3,7 @@
 
 #include "base/checked.h"
 #include "base/tensor.h"
+#include "ring/rank_behind.h"
 
 #include <string.h>
 
@@ -104,7 +105,7 @@ ra_status ra_slot_read_rows(ra_rank *e, ra_storage *storage, int64_t first, int6
             view.seq = rows;
             status = ra_storage_read(storage, batch, first + done, rows, head, &view);
             if (!status)
-                status = ra_link_poll(&e->link);
+                status = ra_rank_between_reads(e);
         }
     return status;
 }

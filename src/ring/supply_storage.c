@@ -1,5 +1,4 @@
 /* A virtual rank reads the rows of a step from storage: nobody is there to send them. */
-#include "ring/rank_behind.h"
 #include "ring/slot.h"
 #include "ring/supply.h"
 #include "ring/wanted.h"
@@ -20,7 +19,7 @@ static ra_status send(ra_rank *e, const ra_message *m, const ra_share *keys)
 const ra_supply ra_supply_storage = {receive,
                                      send,
                                      ra_wanted_start,
-                                     ra_rank_wait_behind,
+                                     ra_wanted_wait,
                                      ra_supply_slot_rows,
                                      ra_supply_enter_slot,
                                      ra_supply_leave_slot};

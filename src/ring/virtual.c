@@ -7,6 +7,7 @@
 
 #include "base/checked.h"
 #include "base/clock.h"
+#include "ring/rank_behind.h"
 #include "ring/rank_memory.h"
 #include "ring/rank_phase.h"
 #include "ring/rank_results.h"
@@ -119,12 +120,28 @@ static ra_status run_list(company *all, member *some, int count)
 /* ---- A rank by itself -------------------------------------------------------------------------------------------- */
 
 /* Wait for the background after a failure, whose message stays the last one. */
-static void keep_first(ra_status status, ra_background *behind)
+static void keep_first(ra_status status, ra_rank *e)
 {
     char message[512];
     snprintf(message, sizeof message, "%s", ra_last_message());
-    ra_background_wait(behind);
+    ra_rank_give_up_behind(e);
+    ra_background_wait(e->flight.behind);
     ra_fail(status, "%s", message);
+}
+
+/* Between two ranks: `next` has not begun. */
+static ra_point point_before(const ra_rank *e, int next)
+{
+    return (ra_point){.rank = next, .pairs_before = e->tally.pairs_before, .pairs_reported = e->tally.pairs_reported};
+}
+
+/* Save where a run goes on that is asked to stop. */
+static ra_status stop_before(ra_checkpoint *checkpoint, const ra_point *point)
+{
+    ra_status status = ra_checkpoint_save(checkpoint, point, NULL);
+    if (!status)
+        status = ra_fail(RA_ERROR_CANCELLED, "stopped before rank %lld, and saved", (long long)point->rank);
+    return status;
 }
 
 /* A rank is finished: save that, if it is time to. */
@@ -134,24 +151,31 @@ static ra_status save_between(ra_checkpoint *checkpoint, const ra_rank *e)
     ra_checkpoint_rank_done(checkpoint, e->rank, e->tally.stats);
     if (!ra_checkpoint_due(checkpoint, &stop))
         return RA_OK;
-    const ra_point point = {
-        .rank = e->rank + 1, .pairs_before = e->tally.pairs_before, .pairs_reported = e->tally.pairs_reported};
-    if (!stop) {
-        (void)ra_checkpoint_try(checkpoint, &point, NULL);
-        return RA_OK;
-    }
-    ra_status status = ra_checkpoint_save(checkpoint, &point, NULL);
-    if (!status)
-        status = ra_fail(RA_ERROR_CANCELLED, "stopped after rank %d, and saved", e->rank);
-    return status;
+    const ra_point point = point_before(e, e->rank + 1);
+    if (stop)
+        return stop_before(checkpoint, &point);
+    (void)ra_checkpoint_try(checkpoint, &point, NULL);
+    return RA_OK;
+}
+
+/*
+ * A rank that was asked to stop while it read its first rows has done nothing yet. The ranks before it are saved; a rank
+ * that goes on is saved already.
+ */
+static ra_status stop_in_first_read(const ra_rank *e, const ra_point *point)
+{
+    const ra_point before = point_before(e, e->rank);
+    return point && point->begun ? RA_ERROR_CANCELLED : stop_before(e->tensors->checkpoint, &before);
 }
 
 static ra_status run_alone(company *all, member *m, const ra_point *point)
 {
     ra_rank *e = &m->rank;
     ra_status status = ra_rank_run(e, ra_seconds(), point);
+    if (status == RA_ERROR_CANCELLED && e->link.stopped && !e->at.changed && e->at.step == e->at.first)
+        status = stop_in_first_read(e, point);
     if (status && all->behind)
-        keep_first(status, all->behind); /* it may still read into what is given back */
+        keep_first(status, e); /* it may still read into what is given back */
     all->waited += e->link.waited;
     all->pairs = e->tally.pairs_before;
     all->reported = e->tally.pairs_reported;

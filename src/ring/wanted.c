@@ -31,3 +31,17 @@ ra_status ra_wanted_start(ra_rank *e)
 {
     return e->flight.wanted_phase < 0 ? RA_OK : ra_rank_start_behind(e, read_wanted);
 }
+
+ra_status ra_wanted_wait(ra_rank *e)
+{
+    const double interval = 0.1;
+    double start = ra_seconds();
+    ra_status status = RA_OK;
+    while (e->flight.behind && !status && !ra_background_ends_within(e->flight.behind, interval))
+        status = ra_link_ask(&e->link);
+    if (!status)
+        return ra_rank_wait_behind(e);
+    ra_rank_give_up_behind(e);
+    e->link.waited += ra_seconds() - start;
+    return status;
+}

@@ -10,4 +10,7 @@ void ra_wanted_add(ra_rank *e, const ra_share *keys);
 /* Read what was noted: in the background, or at once. */
 ra_status ra_wanted_start(ra_rank *e);
 
+/* Until it is read; RA_ERROR_CANCELLED if the run is asked to stop before that. */
+ra_status ra_wanted_wait(ra_rank *e);
+
 #endif

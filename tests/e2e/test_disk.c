@@ -32,10 +32,9 @@ ssize_t __wrap_pwrite(int fd, const void *bytes, size_t count, off_t at);
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static char events[1 << 16]; /* "sync FILE; rename FILE; ..." */
 
-/* What fails: this call on this file, after so many that do not, so many times; and when something else has happened.
- */
+/* What fails: this call on this file, after so many that do not, so many times. */
 static struct {
-    const char *call, *file, *after;
+    const char *call, *file;
     int skipped, times, error;
 } trouble;
 
@@ -76,8 +75,6 @@ static bool happens(const char *call, const char *file)
     bool fails = meant && trouble.skipped-- <= 0;
     trouble.times -= fails;
     pthread_mutex_unlock(&lock);
-    if (fails && trouble.after)
-        wait_for(trouble.after);
     if (fails)
         errno = trouble.error;
     return fails;
@@ -119,7 +116,7 @@ ssize_t __wrap_pwrite(int fd, const void *bytes, size_t count, off_t at)
 static void fail_at(const char *call, const char *file, int skipped, int times, int error)
 {
     events[0] = 0;
-    trouble.call = call, trouble.file = file, trouble.after = NULL;
+    trouble.call = call, trouble.file = file;
     trouble.skipped = skipped, trouble.times = times, trouble.error = error;
 }
 
@@ -358,8 +355,30 @@ typedef struct rank_run {
     const scene *s;
     ra_comm *comm;
     int rank;
+    bool saved, stops; /* stops: when the set is complete */
+    bool went_on;
+    int told;
+    char message[256];
     ra_status status;
 } rank_run;
+
+static void told_rank(void *user, const char *message)
+{
+    rank_run *r = user;
+    r->told++;
+    snprintf(r->message, sizeof r->message, "%s", message);
+}
+
+/* Rank 0, which completes the set, does not come to its end before rank 1 has saved. */
+static int stop_when_complete(void *user)
+{
+    const rank_run *r = user;
+    if (!r->stops)
+        return 0;
+    if (r->rank == 0)
+        wait_for("rename a.state.1.new; ");
+    return access("a.state", F_OK) == 0;
+}
 
 static void *run_rank(void *argument)
 {
@@ -367,8 +386,11 @@ static void *run_rank(void *argument)
     ra_checkpoint_options options = RA_CHECKPOINT_OPTIONS_INIT;
     ra_checkpoint *checkpoint = NULL;
     ra_storage *storages[SAMPLE_TENSORS] = {NULL};
-    options.path = "a.state", options.rank = r->rank;
-    r->status = ra_checkpoint_open(&options, r->s->plan, &checkpoint);
+    options.path = "a.state", options.rank = r->rank, options.every = 0;
+    options.stop = stop_when_complete, options.stop_user = r;
+    options.failed = told_rank, options.failed_user = r;
+    r->status = r->saved ? ra_checkpoint_open(&options, r->s->plan, &checkpoint) : RA_OK;
+    r->went_on = checkpoint && ra_checkpoint_found(checkpoint);
     for (int i = 0; i < SAMPLE_TENSORS && !r->status; i++)
         r->status = ra_storage_memory(&r->s->tensors.tensors[i], &storages[i]);
     r->status = ra_comm_agree(r->comm, r->status, 0);
@@ -382,31 +404,72 @@ static void *run_rank(void *argument)
     return NULL;
 }
 
-/* A set whose first files are not all there is none: nobody may go on from it. */
-static void a_set_begins_when_all_have_saved(void **state)
+/* All ranks as threads with messages between them; each must end with `status`. */
+static void run_ranks(const scene *s, bool saved, bool stops, ra_status status, rank_run runs[RANKS])
 {
-    (void)state;
-    scene s;
     ra_comm *comms[RANKS];
     pthread_t threads[RANKS];
-    rank_run runs[RANKS];
-    scene_make(&s, RA_TRANSPORT_MPI);
-    fail_at("sync", "a.state.1.new", 0, NEVER, EIO);
-    trouble.after = "rename a.state.0.new; "; /* rank 0 has nothing but the others to wait for then */
+    sample_wipe(&s->tensors);
     assert_int_equal(ra_comm_threads(RANKS, comms), RA_OK);
     for (int rank = 0; rank < RANKS; rank++) {
-        runs[rank] = (rank_run){&s, comms[rank], rank, RA_OK};
+        runs[rank] = (rank_run){.s = s, .comm = comms[rank], .rank = rank, .saved = saved, .stops = stops};
         assert_int_equal(pthread_create(&threads[rank], NULL, run_rank, &runs[rank]), 0);
     }
     for (int rank = 0; rank < RANKS; rank++) {
         pthread_join(threads[rank], NULL);
-        assert_int_equal(runs[rank].status, rank == 1 ? RA_ERROR_FILE : RA_ERROR_PEER);
+        REQUIRE(runs[rank].status == status, "rank %d: %s", rank, ra_status_name(runs[rank].status));
     }
+}
+
+static void remove_set(void)
+{
+    static const char *const FILES[] = {"a.state", "a.state.0", "a.state.1", "a.state.2"};
+    for (size_t i = 0; i < sizeof FILES / sizeof *FILES; i++)
+        unlink(FILES[i]);
+}
+
+/* A rank that cannot save, even for the first time, says so and goes on. Without its file there is no set. */
+static void a_set_begins_when_all_have_saved(void **state)
+{
+    (void)state;
+    scene s;
+    rank_run runs[RANKS];
+    scene_make(&s, RA_TRANSPORT_MPI);
+    run_ranks(&s, false, false, RA_OK, runs);
+    s.expected = sample_keep(&s.tensors);
+    fail_at("sync", "a.state.1.new", 0, NEVER, ENOSPC);
+    run_ranks(&s, true, false, RA_OK, runs);
+    assert_true(sample_same(&s.tensors, s.expected));
+    assert_true(runs[1].told > 1 && strstr(runs[1].message, "a.state.1: cannot write: No space left on device"));
+    assert_true(runs[0].told > 0 && strstr(runs[0].message, "a.state: rank 1 has not saved anything yet"));
     assert_int_not_equal(access("a.state", F_OK), 0);
     assert_null(strstr(events, "rename a.state.new; "));
-    unlink("a.state.0");
-    unlink("a.state.2");
+    remove_set();
     scene_free(&s);
+}
+
+/* The first save of a rank fails, or the file that ties them together cannot be written: there is a set later. */
+static void a_set_is_completed_later(void **state)
+{
+    (void)state;
+    static const char *const FILES[] = {"a.state.1.new", "a.state.new"};
+    for (int i = 0; i < 2; i++) {
+        scene s;
+        rank_run runs[RANKS];
+        scene_make(&s, RA_TRANSPORT_MPI);
+        run_ranks(&s, false, false, RA_OK, runs);
+        s.expected = sample_keep(&s.tensors);
+        fail_at("sync", FILES[i], 0, 1, ENOSPC);
+        run_ranks(&s, true, true, RA_ERROR_CANCELLED, runs);
+        assert_true(runs[i == 0].told > 0);
+        all_is_well();
+        run_ranks(&s, true, false, RA_OK, runs);
+        for (int rank = 0; rank < RANKS; rank++)
+            assert_true(runs[rank].went_on && runs[rank].told == 0);
+        assert_true(sample_same(&s.tensors, s.expected));
+        remove_set();
+        scene_free(&s);
+    }
 }
 
 int main(void)
@@ -415,7 +478,7 @@ int main(void)
         IN_FOLDER(arrays_are_on_the_disk_before_their_name), IN_FOLDER(checkpoints_are_on_the_disk_before_their_name),
         IN_FOLDER(a_stop_that_cannot_be_saved_fails),        IN_FOLDER(a_run_that_is_not_saved_goes_on),
         IN_FOLDER(what_was_not_saved_is_saved_later),        IN_FOLDER(lost_rows_are_said),
-        IN_FOLDER(a_set_begins_when_all_have_saved),
+        IN_FOLDER(a_set_begins_when_all_have_saved),         IN_FOLDER(a_set_is_completed_later),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

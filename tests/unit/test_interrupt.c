@@ -161,13 +161,17 @@ static void work_that_looks_ends_by_itself(void **state)
 /* ---- Work that is saved -------------------------------------------------------------------------------------------
  */
 
+#define GOES_ON "ringattn: stops when it has been saved; a second signal ends it at once\n"
+
 static void saves(void)
 {
+    begin("a.state");
     interrupt_install();
-    interrupt_keeps("state");
+    interrupt_keeps("a.state");
     answer();
     while (!interrupted())
         nap(0.01);
+    interrupt_saving(true);
     answer();
     for_ever();
 }
@@ -180,11 +184,93 @@ static void a_second_signal_ends_at_once(void **state)
     wait_for_answer();
     kill(child, SIGINT);
     wait_for_answer();
-    nap(0.8);
+    nap(1.3); /* longer than work that does not look has */
     assert_int_equal(waitpid(child, &status, WNOHANG), 0); /* it still saves */
     kill(child, SIGTERM);
-    assert_int_equal(ended(child, "ringattn: stopped (Terminated) at once: what was saved before is in state\n"),
-                     128 + SIGTERM);
+    assert_int_equal(
+        ended(child, GOES_ON "ringattn: stopped (Terminated) at once: what was saved before is in a.state\n"),
+        128 + SIGTERM);
+    unlink("a.state");
+}
+
+/* It cannot be saved for a while, looks all the time, and then saves for longer than it has to look. */
+static void goes_on_and_saves(void)
+{
+    interrupt_install();
+    interrupt_keeps("a.state");
+    answer();
+    for (int i = 0; i < 130; i++) {
+        interrupt_goes_on();
+        nap(0.01);
+    }
+    if (!interrupted())
+        _exit(1);
+    interrupt_saving(true);
+    nap(1.3);
+    interrupt_saving(false);
+    _exit(5);
+}
+
+static void work_that_can_be_saved_later_is_left_alone(void **state)
+{
+    (void)state;
+    pid_t child = start(goes_on_and_saves);
+    wait_for_answer();
+    kill(child, SIGTERM);
+    assert_int_equal(ended(child, GOES_ON), 5);
+}
+
+/* A read that takes long: nobody looks. */
+static void reads(void)
+{
+    interrupt_install();
+    interrupt_keeps("a.state");
+    interrupt_saving(true);
+    interrupt_saving(false);
+    answer();
+    for_ever();
+}
+
+static void saved_work_that_does_not_look_is_ended(void **state)
+{
+    (void)state;
+    static const char *const WORDS[] = {
+        "ringattn: stopped (Interrupt) at once: nothing was saved yet\n",
+        "ringattn: stopped (Interrupt) at once: what was saved before is in a.state\n"};
+    for (int saved = 0; saved < 2; saved++) {
+        pid_t child = start(reads);
+        wait_for_answer();
+        kill(child, SIGINT);
+        assert_int_equal(ended(child, WORDS[saved]), 128 + SIGINT);
+        begin("a.state");
+    }
+    unlink("a.state");
+}
+
+/* It has saved, and then waits for a read that does not end. */
+static void saves_and_hangs(void)
+{
+    begin("a.state");
+    interrupt_install();
+    interrupt_keeps("a.state");
+    answer();
+    while (!interrupted())
+        nap(0.01);
+    interrupt_saving(true);
+    interrupt_saving(false);
+    for_ever();
+}
+
+static void work_that_was_saved_and_does_not_end_is_ended(void **state)
+{
+    (void)state;
+    pid_t child = start(saves_and_hangs);
+    wait_for_answer();
+    kill(child, SIGINT);
+    assert_int_equal(
+        ended(child, GOES_ON "ringattn: stopped (Interrupt) at once: what was saved before is in a.state\n"),
+        128 + SIGINT);
+    unlink("a.state");
 }
 
 static void saves_and_ends(void)
@@ -239,7 +325,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         IN_FOLDER(work_that_does_not_look_is_ended),      IN_FOLDER(files_of_others_stay),
-        cmocka_unit_test(work_that_looks_ends_by_itself), cmocka_unit_test(a_second_signal_ends_at_once),
+        cmocka_unit_test(work_that_looks_ends_by_itself), IN_FOLDER(a_second_signal_ends_at_once),
+        cmocka_unit_test(work_that_can_be_saved_later_is_left_alone),
+        IN_FOLDER(saved_work_that_does_not_look_is_ended),
+        IN_FOLDER(work_that_was_saved_and_does_not_end_is_ended),
         cmocka_unit_test(the_same_signal_twice_is_one),   cmocka_unit_test(ignored_signals_stay_ignored),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
