@@ -3,7 +3,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
-folders='base|bench|cli|exec|io|kernel|plan|report|ring|transport'
+folders='base|bench|cli|exec|io|kernel|oracle|plan|report|ring|transport'
 rules='
 src/base           base
 src/kernel         kernel|base
@@ -12,11 +12,13 @@ src/io             io|base
 src/transport      transport|base
 src/transport/mpi  none
 src/exec           exec|kernel|plan|base
+src/oracle         oracle|plan|io|base
 src/ring           ring|exec|kernel|transport|plan|io|base
 src/api.c          exec|kernel|plan|io|base
 src/api_backward.c exec|kernel|plan|base
 src/api_init.c     base
-src/api_reference.c plan|io|base
+src/api_reference.c oracle|base
+src/api_reference_backward.c exec|plan|base
 src/api_ring.c     ring|exec|kernel|transport|plan|io|base
 bench              bench
 report             report|bench
