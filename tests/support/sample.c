@@ -2,6 +2,7 @@
 #include "support/sample.h"
 
 #include "compare.h"
+#include "support/placed.h"
 #include "support/unit.h"
 
 #include <math.h>
@@ -129,49 +130,11 @@ static void set_shape(const ra_problem *p, int which, int64_t shape[4])
     shape[3] = which == SAMPLE_QUERY || which == SAMPLE_KEY ? p->head_dim : which == SAMPLE_LSE ? 1 : p->value_dim;
 }
 
-/* Normal numbers in the order of the indices, whatever the strides are. */
-static void fill(const ra_tensor *t, uint64_t seed)
+static void keep(sample *s, int which, const placed *p)
 {
-    float *row = take((size_t)t->dim * sizeof *row);
-    for (int64_t i = 0; i < t->batch * t->seq * t->heads; i++) {
-        ra_generate(RA_NORMAL, seed, i * t->dim, t->dim, row);
-        for (int64_t d = 0; d < t->dim; d++)
-            ra_tensor_set(t, i / t->heads / t->seq, i / t->heads % t->seq, i % t->heads, d, row[d]);
-    }
-    free(row);
-}
-
-/* Memory for a view whose strides are those of axes laid out from order[3], the innermost, to order[0]. */
-static void place(sample *s, int which, ra_dtype dtype, const int order[4], const int64_t padding[4],
-                  const bool turned[4], const bool broadcast[4])
-{
-    int64_t shape[4], stride[4], count = 1, origin = 0, size = (int64_t)ra_dtype_size(dtype);
-    set_shape(&s->problem, which, shape);
-    for (int i = 3; i >= 0; i--) {
-        int axis = order[i];
-        stride[axis] = broadcast[axis] ? 0 : count;
-        if (broadcast[axis])
-            continue;
-        int64_t end = (shape[axis] - 1) * count;
-        if (turned[axis]) {
-            origin += end;
-            stride[axis] = -stride[axis];
-        }
-        count = end + count + padding[axis];
-    }
-    s->bytes[which] = (size_t)(count * size);
-    s->memory[which] = take(s->bytes[which]);
-    memset(s->memory[which], 0xff, s->bytes[which]); /* NaN in every dtype: padding that is read will show */
-    s->tensors[which] = (ra_tensor){(char *)s->memory[which] + origin * size,
-                                    dtype,
-                                    shape[0],
-                                    shape[1],
-                                    shape[2],
-                                    shape[3],
-                                    stride[0],
-                                    stride[1],
-                                    stride[2],
-                                    stride[3]};
+    s->tensors[which] = p->view;
+    s->memory[which] = p->memory;
+    s->bytes[which] = p->bytes;
 }
 
 static void start(sample *s, const ra_problem *problem)
@@ -189,47 +152,29 @@ static void start(sample *s, const ra_problem *problem)
 
 void sample_make(sample *s, const ra_problem *problem)
 {
-    static const int order[4] = {0, 1, 2, 3};
-    static const int64_t padding[4] = {0};
-    static const bool no[4] = {false};
     start(s, problem);
     for (int i = 0; i < SAMPLE_TENSORS; i++) {
-        place(s, i, RA_F32, order, padding, no, no);
+        int64_t shape[4];
+        set_shape(&s->problem, i, shape);
+        placed p = place_dense(shape);
+        keep(s, i, &p);
         if (i <= SAMPLE_VALUE)
-            fill(&s->tensors[i], (uint64_t)i + 1);
-    }
-}
-
-static void choose_order(choices *c, int order[4])
-{
-    static const int usual[2][4] = {{0, 1, 2, 3}, {0, 2, 1, 3}};
-    memcpy(order, usual[choose(c, 0, 1)], sizeof usual[0]);
-    for (int i = 3; i > 0 && chance(c, 2); i--) {
-        int64_t j = choose(c, 0, i);
-        int axis = order[i];
-        order[i] = order[j];
-        order[j] = axis;
+            fill_normal(&p.view, (uint64_t)i + 1);
     }
 }
 
 void sample_make_any(sample *s, const ra_problem *problem, choices *c)
 {
+    /* With queries and keys both constant along the dimension, scores would not be of unit variance. */
+    static const int constant[SAMPLE_TENSORS] = {4, 3, 4, 0, 0};
     start(s, problem);
     for (int i = 0; i < SAMPLE_TENSORS; i++) {
-        bool input = i <= SAMPLE_VALUE, plain = chance(c, 2), turned[4], broadcast[4];
-        int order[4];
-        int64_t padding[4];
-        ra_dtype dtype = i == SAMPLE_LSE || chance(c, 2) ? RA_F32 : chance(c, 2) ? RA_F16 : RA_BF16;
-        choose_order(c, order);
-        for (int axis = 0; axis < 4; axis++) {
-            padding[axis] = plain ? 0 : choose(c, 0, 5);
-            turned[axis] = !plain && chance(c, 6);
-            /* With queries and keys both constant along the dimension, scores would not be of unit variance. */
-            broadcast[axis] = !plain && input && chance(c, 12) && !(i == SAMPLE_KEY && axis == 3);
-        }
-        place(s, i, dtype, order, padding, turned, broadcast);
-        if (input)
-            fill(&s->tensors[i], choose_bits(c));
+        int64_t shape[4];
+        set_shape(&s->problem, i, shape);
+        placed p = place_any(c, shape, i == SAMPLE_LSE, constant[i]);
+        keep(s, i, &p);
+        if (i <= SAMPLE_VALUE)
+            fill_normal(&p.view, choose_bits(c));
     }
 }
 
@@ -247,22 +192,8 @@ void sample_wipe(const sample *s)
 
 static bool padding_kept(const sample *s, int which)
 {
-    const ra_tensor *t = &s->tensors[which];
-    size_t size = ra_dtype_size(t->dtype);
-    unsigned char *after = take(s->bytes[which]);
-    memcpy(after, s->memory[which], s->bytes[which]);
-    for (int64_t row = 0; row < t->batch * t->seq * t->heads; row++)
-        for (int64_t d = 0; d < t->dim; d++) {
-            int64_t at = row / t->heads / t->seq * t->batch_stride + row / t->heads % t->seq * t->seq_stride +
-                         row % t->heads * t->head_stride + d * t->dim_stride;
-            int64_t origin = (const char *)t->data - (const char *)s->memory[which];
-            memset(after + origin + at * (int64_t)size, 0xff, size);
-        }
-    bool kept = true;
-    for (size_t i = 0; i < s->bytes[which]; i++)
-        kept &= after[i] == 0xff;
-    free(after);
-    return kept;
+    placed p = {s->tensors[which], s->memory[which], s->bytes[which]};
+    return placed_padding_kept(&p);
 }
 
 bool sample_padding_kept(const sample *s)

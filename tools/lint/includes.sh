@@ -19,6 +19,7 @@ src/api_backward.c exec|kernel|plan|base
 src/api_init.c     base
 src/api_reference.c oracle|base
 src/api_reference_backward.c exec|plan|base
+src/api_reference_gradient.c oracle|base
 src/api_ring.c     ring|exec|kernel|transport|plan|io|base
 bench              bench
 report             report|bench
