@@ -16,11 +16,11 @@ static ra_status check_inputs(const ra_plan *p, int64_t keys, const ra_tensor *q
 
 static ra_status check_gradients(const ra_plan *p, const ra_tensor *d_output, const ra_tensor *d_lse)
 {
-    ra_status status = ra_tensor_check(d_output, "output gradient", p->batch, p->q_len, p->heads, p->value_dim);
+    ra_status status = ra_tensor_check(d_output, "d_output", p->batch, p->q_len, p->heads, p->value_dim);
     if (!status && d_lse)
-        status = ra_tensor_check(d_lse, "lse gradient", p->batch, p->q_len, p->heads, 1);
+        status = ra_tensor_check(d_lse, "d_lse", p->batch, p->q_len, p->heads, 1);
     if (!status && d_lse && d_lse->dtype != RA_F32)
-        status = ra_fail(RA_ERROR_ARGUMENT, "lse gradient: dtype %s: must be float32", ra_dtype_name(d_lse->dtype));
+        status = ra_fail(RA_ERROR_ARGUMENT, "d_lse: dtype %s: must be float32", ra_dtype_name(d_lse->dtype));
     return status;
 }
 

@@ -185,9 +185,9 @@ static ra_status check_inputs(const ra_plan *p, const inputs *in)
     if (!status)
         status = ra_oracle_check(in->lse, "lse", p, p->q_len, p->heads, 1);
     if (!status)
-        status = ra_oracle_check(in->d_output, "output gradient", p, p->q_len, p->heads, p->value_dim);
+        status = ra_oracle_check(in->d_output, "d_output", p, p->q_len, p->heads, p->value_dim);
     if (!status && in->d_lse)
-        status = ra_oracle_check(in->d_lse, "lse gradient", p, p->q_len, p->heads, 1);
+        status = ra_oracle_check(in->d_lse, "d_lse", p, p->q_len, p->heads, 1);
     return status;
 }
 
