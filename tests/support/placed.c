@@ -13,7 +13,7 @@ static void *take(size_t bytes)
     return memory;
 }
 
-void fill_normal(const ra_tensor *t, uint64_t seed)
+void fill_tensor(const ra_tensor *t, uint64_t seed)
 {
     float *row = take((size_t)t->dim * sizeof *row);
     for (int64_t i = 0; i < t->batch * t->seq * t->heads; i++) {

@@ -21,7 +21,7 @@ placed place_dense(const int64_t shape[4]);
 placed place_any(choices *c, const int64_t shape[4], bool float32, int constant);
 
 /* Normal numbers in the order of the indices, whatever the strides are. */
-void fill_normal(const ra_tensor *t, uint64_t seed);
+void fill_tensor(const ra_tensor *t, uint64_t seed);
 
 /* Whether everything outside the view's elements is as it was placed. */
 bool placed_padding_kept(const placed *p);

@@ -159,7 +159,7 @@ void sample_make(sample *s, const ra_problem *problem)
         placed p = place_dense(shape);
         keep(s, i, &p);
         if (i <= SAMPLE_VALUE)
-            fill_normal(&p.view, (uint64_t)i + 1);
+            fill_tensor(&p.view, (uint64_t)i + 1);
     }
 }
 
@@ -174,7 +174,7 @@ void sample_make_any(sample *s, const ra_problem *problem, choices *c)
         placed p = place_any(c, shape, i == SAMPLE_LSE, constant[i]);
         keep(s, i, &p);
         if (i <= SAMPLE_VALUE)
-            fill_normal(&p.view, choose_bits(c));
+            fill_tensor(&p.view, choose_bits(c));
     }
 }
 

@@ -48,8 +48,8 @@ static void problem_make(problem *p, const ra_problem *of, bool with_lse)
     sample_make(&p->s, of);
     problem_shapes(p, output, lse);
     p->d_output = place_dense(output), p->d_lse = place_dense(lse);
-    fill_normal(&p->d_output.view, 4);
-    fill_normal(&p->d_lse.view, 5);
+    fill_tensor(&p->d_output.view, 4);
+    fill_tensor(&p->d_lse.view, 5);
     p->with_lse = with_lse;
 }
 
@@ -59,8 +59,8 @@ static void problem_make_any(problem *p, const ra_problem *of, choices *c)
     sample_make_any(&p->s, of, c);
     problem_shapes(p, output, lse);
     p->d_output = place_any(c, output, false, 4), p->d_lse = place_any(c, lse, true, 4);
-    fill_normal(&p->d_output.view, choose_bits(c));
-    fill_normal(&p->d_lse.view, choose_bits(c));
+    fill_tensor(&p->d_output.view, choose_bits(c));
+    fill_tensor(&p->d_lse.view, choose_bits(c));
     p->with_lse = chance(c, 2);
 }
 
