@@ -1,8 +1,8 @@
 /*
  * Ctrl-C and its like ask a command to stop. Work that looks for it (`interrupted`) removes what it has begun and ends
  * in order. Work that does not, such as planning or reading from a slow disk, is ended by the signal itself, within a
- * second, after the files that were begun have been removed. Work that can be saved is left alone while it looks for the
- * signal and while it saves. A second signal ends the process at once.
+ * second, after the files that were begun have been removed. Work that can be saved is left alone while it looks for
+ * the signal and while it saves. A second signal ends the process at once.
  */
 #ifndef CLI_INTERRUPT_H
 #define CLI_INTERRUPT_H
@@ -21,8 +21,8 @@ bool interrupted(void);
 int interrupt_exit(void);
 
 /*
- * What was done so far is kept in this file, whose path is the caller's. From now on work that looks for the signal goes
- * on to where it can be saved. Work that neither looks for half a second nor saves is ended.
+ * What was done so far is kept in this file, whose path is the caller's. From now on work that looks for the signal
+ * goes on to where it can be saved. Work that neither looks for half a second nor saves is ended.
  */
 void interrupt_keeps(const char *path);
 

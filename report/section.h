@@ -37,8 +37,8 @@ typedef struct chart {
     const char *missing; /* what to say when there is nothing to show */
     chart_series *series;
     int count;
-    places names;            /* of the series */
-    const char **left_out;   /* names of series that are not shown, because there are CHART_SERIES_MOST already */
+    places names;          /* of the series */
+    const char **left_out; /* names of series that are not shown, because there are CHART_SERIES_MOST already */
     int left_out_count;
     places left_out_names;
 } chart;

@@ -123,9 +123,9 @@ ra_status ra_checkpoint_check_set(ra_checkpoint *c)
         status = ra_saved_read(&f, &set, sizeof set);
     ra_saved_close(&f);
     c->incomplete = status || set != c->set;
-    return c->incomplete ? ra_fail(RA_ERROR_FILE, "%s: not all ranks could save: there is nothing to go on from",
-                                   c->path)
-                         : RA_OK;
+    return c->incomplete
+               ? ra_fail(RA_ERROR_FILE, "%s: not all ranks could save: there is nothing to go on from", c->path)
+               : RA_OK;
 }
 
 void ra_checkpoint_remove_set(const ra_checkpoint *c)

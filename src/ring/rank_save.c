@@ -8,8 +8,8 @@
 #include <stdlib.h>
 
 /*
- * Visible pairs between two points at which a run may be saved: less than a second's work; of a process, for each of its
- * threads, a fifth of that, because mpirun may not give it more time to stop than a second.
+ * Visible pairs between two points at which a run may be saved: less than a second's work; of a process, for each of
+ * its threads, a fifth of that, because mpirun may not give it more time to stop than a second.
  */
 static const double PAIRS_BETWEEN = 1e8, PAIRS_OF_PROCESS = 2e7;
 enum { LEAST_KEYS = 1024 };

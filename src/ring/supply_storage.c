@@ -16,10 +16,5 @@ static ra_status send(ra_rank *e, const ra_message *m, const ra_share *keys)
     return RA_OK;
 }
 
-const ra_supply ra_supply_storage = {receive,
-                                     send,
-                                     ra_wanted_start,
-                                     ra_wanted_wait,
-                                     ra_supply_slot_rows,
-                                     ra_supply_enter_slot,
-                                     ra_supply_leave_slot};
+const ra_supply ra_supply_storage = {
+    receive, send, ra_wanted_start, ra_wanted_wait, ra_supply_slot_rows, ra_supply_enter_slot, ra_supply_leave_slot};

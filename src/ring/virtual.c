@@ -159,8 +159,8 @@ static ra_status save_between(ra_checkpoint *checkpoint, const ra_rank *e)
 }
 
 /*
- * A rank that was asked to stop while it read its first rows has done nothing yet. The ranks before it are saved; a rank
- * that goes on is saved already.
+ * A rank that was asked to stop while it read its first rows has done nothing yet. The ranks before it are saved; a
+ * rank that goes on is saved already.
  */
 static ra_status stop_in_first_read(const ra_rank *e, const ra_point *point)
 {

@@ -262,7 +262,7 @@ static block blocks[MOST_BLOCKS];   /* that were taken for runs */
 static block segments[MOST_BLOCKS]; /* where messages are received to */
 static int block_count, segment_count;
 static const void *exchanges[RANKS]; /* by rank: memory of the exchange at the end of the run; NULL: none was begun */
-static ra_transport inner; /* the transport that is changed: all ranks have the same functions */
+static ra_transport inner;           /* the transport that is changed: all ranks have the same functions */
 
 ra_status __real_ra_memory_renew(ra_accountant *accountant, int64_t bytes, const char *what, void **at, int64_t had);
 ra_status __wrap_ra_memory_renew(ra_accountant *accountant, int64_t bytes, const char *what, void **at, int64_t had);
@@ -292,8 +292,8 @@ void __wrap_ra_memory_give(ra_accountant *accountant, void *at, int64_t bytes)
 }
 
 /*
- * Small messages have memory of their own. It begins with their segments, one for each rank they come from. The exchange
- * at the end of the run never succeeds here.
+ * Small messages have memory of their own. It begins with their segments, one for each rank they come from. The
+ * exchange at the end of the run never succeeds here.
  */
 static ra_status note_receive(void *state, int from, int tag, const ra_segment *list, int64_t count)
 {

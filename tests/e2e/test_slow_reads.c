@@ -1,6 +1,6 @@
 /*
- * Runs of virtual ranks that are asked to stop while storage is read. A read that nothing else waits for holds up neither
- * the stop nor the save, and the run goes on later to the same bits. Reads are wrapped by the linker
+ * Runs of virtual ranks that are asked to stop while storage is read. A read that nothing else waits for holds up
+ * neither the stop nor the save, and the run goes on later to the same bits. Reads are wrapped by the linker
  * (tests/e2e/CMakeLists.txt).
  */
 #include "ringattn/ringattn.h"

@@ -184,7 +184,7 @@ static void a_second_signal_ends_at_once(void **state)
     wait_for_answer();
     kill(child, SIGINT);
     wait_for_answer();
-    nap(1.3); /* longer than work that does not look has */
+    nap(1.3);                                              /* longer than work that does not look has */
     assert_int_equal(waitpid(child, &status, WNOHANG), 0); /* it still saves */
     kill(child, SIGTERM);
     assert_int_equal(
@@ -234,9 +234,8 @@ static void reads(void)
 static void saved_work_that_does_not_look_is_ended(void **state)
 {
     (void)state;
-    static const char *const WORDS[] = {
-        "ringattn: stopped (Interrupt) at once: nothing was saved yet\n",
-        "ringattn: stopped (Interrupt) at once: what was saved before is in a.state\n"};
+    static const char *const WORDS[] = {"ringattn: stopped (Interrupt) at once: nothing was saved yet\n",
+                                        "ringattn: stopped (Interrupt) at once: what was saved before is in a.state\n"};
     for (int saved = 0; saved < 2; saved++) {
         pid_t child = start(reads);
         wait_for_answer();
@@ -324,12 +323,15 @@ static void ignored_signals_stay_ignored(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        IN_FOLDER(work_that_does_not_look_is_ended),      IN_FOLDER(files_of_others_stay),
-        cmocka_unit_test(work_that_looks_ends_by_itself), IN_FOLDER(a_second_signal_ends_at_once),
+        IN_FOLDER(work_that_does_not_look_is_ended),
+        IN_FOLDER(files_of_others_stay),
+        cmocka_unit_test(work_that_looks_ends_by_itself),
+        IN_FOLDER(a_second_signal_ends_at_once),
         cmocka_unit_test(work_that_can_be_saved_later_is_left_alone),
         IN_FOLDER(saved_work_that_does_not_look_is_ended),
         IN_FOLDER(work_that_was_saved_and_does_not_end_is_ended),
-        cmocka_unit_test(the_same_signal_twice_is_one),   cmocka_unit_test(ignored_signals_stay_ignored),
+        cmocka_unit_test(the_same_signal_twice_is_one),
+        cmocka_unit_test(ignored_signals_stay_ignored),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

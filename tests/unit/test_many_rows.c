@@ -81,8 +81,8 @@ static void a_report_of_many_lines(void **state)
 {
     (void)state;
     enum { LINES = 3000 };
-    static const char *(*const FORMS[])(document *d, FILE *stream) = {document_html, document_markdown, document_svg,
-                                                                     document_text};
+    static const char *(*const FORMS[])(document * d, FILE * stream) = {document_html, document_markdown, document_svg,
+                                                                        document_text};
     rows r = {0};
     for (int i = 0; i < LINES; i++) {
         char pattern[32];
