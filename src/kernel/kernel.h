@@ -123,7 +123,10 @@ typedef struct ra_kernel {
      */
     bool (*pack_columns)(const ra_rows *src, int rows, int dim, float *dst);
     void (*gradient)(const ra_gradient_call *call);
-    /* acc[column][lane] of the first `rows` lanes to rows of any dtype; or added to rows of RA_F32. */
+    /*
+     * acc[column][lane] of the first `rows` lanes to rows of any dtype; or added to rows of RA_F32. Rows whose index is
+     * below 0 are left out.
+     */
     void (*store_group)(const float *acc, int rows, int dim, const ra_rows *output);
     void (*add_group)(const float *acc, int rows, int dim, const ra_rows *sums);
 } ra_kernel;

@@ -68,6 +68,12 @@ INLINE void store_patch(const float *acc, float *to, int64_t stride)
         memcpy(to + i * stride, &rows[i], sizeof rows[i]);
 }
 
+/* Whether a row is to be written: one whose index is below 0 is not there. */
+INLINE bool has_place(const ra_rows *rows, int row)
+{
+    return !rows->index || rows->index[row] >= 0;
+}
+
 /* acc[column][LANES] of the first `rows` lanes to rows of any dtype and stride, or to where their indices say */
 static void store_group(const float *acc, int rows, int dim, const ra_rows *output)
 {
@@ -80,16 +86,16 @@ static void store_group(const float *acc, int rows, int dim, const ra_rows *outp
             store_patch(acc + (ptrdiff_t)column * LANES + r, (float *)output->data + r * output->row_stride + column,
                         output->row_stride);
         for (int i = 0; i < here; i++)
-            for (int d = column; d < dim; d++)
+            for (int d = column; d < dim && has_place(output, r + i); d++)
                 store_one(output, row_at(output, r + i) + d * output->dim_stride, acc[(ptrdiff_t)d * LANES + r + i]);
     }
 }
 
-/* The same added to rows of RA_F32; rows whose index is below 0 are not there. */
+/* The same added to rows of RA_F32. */
 static void add_group(const float *acc, int rows, int dim, const ra_rows *sums)
 {
     for (int r = 0; r < rows; r++) {
-        if (sums->index && sums->index[r] < 0)
+        if (!has_place(sums, r))
             continue;
         float *to = (float *)sums->data + row_at(sums, r);
         for (int d = 0; d < dim; d++)

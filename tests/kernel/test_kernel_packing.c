@@ -81,6 +81,12 @@ static source choose_source(choices *c, int most_rows)
     return s;
 }
 
+static size_t source_bytes(const source *s)
+{
+    int64_t span = (s->count - 1) * llabs(s->rows.row_stride) + (s->dim - 1) * llabs(s->rows.dim_stride) + 1;
+    return (size_t)span * ra_dtype_size(s->rows.dtype);
+}
+
 /* Runs `test` for many seeds and every table. */
 static void for_each_table(int quick, void (*test)(const tested_table *table, uint64_t seed))
 {
@@ -120,7 +126,7 @@ static void check_query(const tested_table *table, uint64_t seed)
     int lanes = table->kernel->blocking.lanes;
     source s = choose_source(&c, lanes);
     if (seed % 2)
-        choose_index(&c, &s, false);
+        choose_index(&c, &s, seed % 4 == 1);
     float factor = choose_normal(&c), *packed = take((size_t)(lanes * s.dim) * sizeof *packed);
     table->kernel->pack_query(&s.rows, s.count, s.dim, factor, packed);
     for (int lane = 0; lane < lanes; lane++)
@@ -139,33 +145,50 @@ static void queries(void **state)
     for_each_table(200, check_query);
 }
 
+static bool same_element(float a, float b)
+{
+    return a == b || (isnan(a) && isnan(b));
+}
+
+/* One element becomes NaN, infinite, or large and finite. Returns it. */
+static float put_odd(choices *c, source *s)
+{
+    static const float odd[] = {NAN, INFINITY, -INFINITY, 65504};
+    float value = odd[choose(c, 0, 3)];
+    int64_t at = choose(c, 0, s->count - 1) * s->rows.row_stride + choose(c, 0, s->dim - 1) * s->rows.dim_stride;
+    put((void *)(uintptr_t)s->rows.data, s->rows.dtype, at, value);
+    return value;
+}
+
+/* Whether all elements of the rows that are packed are finite. */
+static bool all_finite(const source *s)
+{
+    for (int i = 0; i < s->count * s->dim; i++)
+        if (!isfinite(source_get(s, i / s->dim, i % s->dim)))
+            return false;
+    return true;
+}
+
 /* One value may be made NaN or infinite: then, and only then, the answer is false. */
 static void check_value(const tested_table *table, uint64_t seed)
 {
-    static const float odd[] = {NAN, INFINITY, -INFINITY, 65504};
     choices c = {seed};
     source s = choose_source(&c, RA_KEY_BLOCK);
-    int panels = (s.dim + RA_PANEL - 1) / RA_PANEL, kind = (int)choose(&c, 0, 3);
-    int64_t at = choose(&c, 0, s.count - 1) * s.rows.row_stride + choose(&c, 0, s.dim - 1) * s.rows.dim_stride;
-    put((void *)(uintptr_t)s.rows.data, s.rows.dtype, at, odd[kind]);
-    bool all_finite = kind == 3;
-    if (seed % 2) { /* the odd value counts only if its row is one of those that are packed */
+    int panels = (s.dim + RA_PANEL - 1) / RA_PANEL;
+    float odd = put_odd(&c, &s);
+    if (seed % 2)
         choose_index(&c, &s, true);
-        all_finite = true;
-        for (int i = 0; i < s.count * s.dim; i++)
-            all_finite &= isfinite(source_get(&s, i / s.dim, i % s.dim)) != 0;
-    }
     float *packed = take((size_t)(panels * RA_KEY_BLOCK * RA_PANEL) * sizeof *packed);
     float *staging = take((size_t)(RA_KEY_BLOCK * s.dim) * sizeof *staging);
     bool finite = table->kernel->pack_value(&s.rows, s.count, s.dim, staging, packed);
-    REQUIRE(finite == all_finite, "seed %llu, %s: %g among the values went unnoticed, or nothing did",
-            (unsigned long long)seed, table->name, odd[kind]);
+    REQUIRE(finite == all_finite(&s), "seed %llu, %s: %g among the values went unnoticed, or nothing did",
+            (unsigned long long)seed, table->name, odd);
     int keys = (s.count + RA_KEY_UNIT - 1) / RA_KEY_UNIT * RA_KEY_UNIT;
     for (int key = 0; key < keys; key++)
         for (int d = 0; d < panels * RA_PANEL; d++) {
             float got = packed[(d / RA_PANEL * RA_KEY_BLOCK + key) * RA_PANEL + d % RA_PANEL];
             float expected = key < s.count && d < s.dim ? source_get(&s, key, d) : 0;
-            REQUIRE(got == expected || (isnan(got) && isnan(expected)), "seed %llu, %s: key %d, column %d: %g, not %g",
+            REQUIRE(same_element(got, expected), "seed %llu, %s: key %d, column %d: %g, not %g",
                     (unsigned long long)seed, table->name, key, d, got, expected);
         }
     free(packed);
@@ -177,6 +200,51 @@ static void values(void **state)
 {
     (void)state;
     for_each_table(300, check_value);
+}
+
+/* The rows of a source as dense float32, missing ones as zeros. */
+static float *dense_rows(const source *s)
+{
+    float *dense = take((size_t)(s->count * s->dim) * sizeof *dense);
+    for (int i = 0; i < s->count * s->dim; i++)
+        dense[i] = source_get(s, i / s->dim, i % s->dim);
+    return dense;
+}
+
+/*
+ * Columns of any rows are those of the same rows in dense float32; what that layout is worth is in
+ * test_kernel_gradient.c. Nothing is written behind the room that the table asks for.
+ */
+static void check_columns(const tested_table *table, uint64_t seed)
+{
+    choices c = {seed};
+    int lanes = table->kernel->blocking.lanes, width = lanes - table->kernel->blocking.narrow;
+    source s = choose_source(&c, lanes);
+    float odd = chance(&c, 2) ? put_odd(&c, &s) : 0;
+    if (seed % 2)
+        choose_index(&c, &s, true);
+    int floats = s.count * ((s.dim + width - 1) / width * width);
+    float *packed = take((size_t)floats * sizeof *packed), *expected = take((size_t)floats * sizeof *expected);
+    float *dense = dense_rows(&s);
+    const ra_rows dense_source = {dense, RA_F32, s.dim, 1, NULL};
+    bool finite = table->kernel->pack_columns(&s.rows, s.count, s.dim, packed);
+    REQUIRE(finite == all_finite(&s), "seed %llu, %s: %g went unnoticed, or nothing did", (unsigned long long)seed,
+            table->name, odd);
+    REQUIRE(table->kernel->pack_columns(&dense_source, s.count, s.dim, expected) == finite, "seed %llu, %s",
+            (unsigned long long)seed, table->name);
+    for (int i = 0; i < floats; i++)
+        REQUIRE(same_element(packed[i], expected[i]), "seed %llu, %s, %s: float %d is %g, not %g",
+                (unsigned long long)seed, table->name, ra_dtype_name(s.rows.dtype), i, packed[i], expected[i]);
+    free(packed);
+    free(expected);
+    free(dense);
+    free(s.memory);
+}
+
+static void columns(void **state)
+{
+    (void)state;
+    for_each_table(300, check_columns);
 }
 
 /* Every float16 and bfloat16 there is, through the vector conversions. */
@@ -212,9 +280,8 @@ static void check_finish(const tested_table *table, uint64_t seed)
     choices c = {seed};
     int lanes = table->kernel->blocking.lanes;
     source s = choose_source(&c, lanes);
-    int64_t floats = ra_group_state_floats(lanes, s.dim),
-            span = (s.count - 1) * llabs(s.rows.row_stride) + (s.dim - 1) * llabs(s.rows.dim_stride) + 1;
-    size_t bytes = (size_t)span * ra_dtype_size(s.rows.dtype);
+    int64_t floats = ra_group_state_floats(lanes, s.dim);
+    size_t bytes = source_bytes(&s);
     float *state = take((size_t)floats * sizeof *state);
     char *expected = take(bytes);
     fill_normal(&c, state, floats, 1);
@@ -247,11 +314,82 @@ static void outputs(void **state)
     for_each_table(200, check_finish);
 }
 
+/* Rows of a group go to different places: any, some of them to none. */
+static void choose_places(choices *c, source *s)
+{
+    choose_index(c, s, true);
+    for (int i = 0; i < s->count; i++)
+        s->index[i] = s->index[i] < 0 ? -1 : i;
+    for (int i = s->count - 1; i > 0; i--) {
+        int other = (int)choose(c, 0, i);
+        int64_t place = s->index[i];
+        s->index[i] = s->index[other];
+        s->index[other] = place;
+    }
+}
+
+/* Columns of a group to rows, stored or added: each element once, rows without a place nowhere, gaps as they were. */
+static void check_group(const tested_table *table, uint64_t seed, bool add)
+{
+    choices c = {seed};
+    int lanes = table->kernel->blocking.lanes;
+    source s = choose_source(&c, lanes);
+    while (add && s.rows.dtype != RA_F32) {
+        free(s.memory);
+        s = choose_source(&c, lanes);
+    }
+    if (seed % 2)
+        choose_places(&c, &s);
+    size_t bytes = source_bytes(&s), size = ra_dtype_size(s.rows.dtype);
+    float *acc = take((size_t)(lanes * s.dim) * sizeof *acc);
+    char *expected = take(bytes);
+    fill_normal(&c, acc, (int64_t)lanes * s.dim, 1);
+    memcpy(expected, s.memory, bytes);
+    int64_t origin = ((const char *)s.rows.data - (const char *)s.memory) / (int64_t)size;
+    for (int i = 0; i < s.count * s.dim; i++) {
+        int row = i / s.dim, d = i % s.dim;
+        int64_t place = s.rows.index ? s.rows.index[row] : row;
+        float old = add ? source_get(&s, row, d) : 0;
+        if (place >= 0)
+            put(expected, s.rows.dtype, origin + place * s.rows.row_stride + d * s.rows.dim_stride,
+                old + acc[(ptrdiff_t)d * lanes + row]);
+    }
+    (add ? table->kernel->add_group : table->kernel->store_group)(acc, s.count, s.dim, &s.rows);
+    REQUIRE(memcmp(s.memory, expected, bytes) == 0, "seed %llu, %s, %s", (unsigned long long)seed, table->name,
+            ra_dtype_name(s.rows.dtype));
+    free(acc);
+    free(expected);
+    free(s.memory);
+}
+
+static void check_stored(const tested_table *table, uint64_t seed)
+{
+    check_group(table, seed, false);
+}
+
+static void check_added(const tested_table *table, uint64_t seed)
+{
+    check_group(table, seed, true);
+}
+
+static void stored_groups(void **state)
+{
+    (void)state;
+    for_each_table(200, check_stored);
+}
+
+static void added_groups(void **state)
+{
+    (void)state;
+    for_each_table(200, check_added);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rows),       cmocka_unit_test(queries), cmocka_unit_test(values),
-        cmocka_unit_test(every_half), cmocka_unit_test(outputs),
+        cmocka_unit_test(rows),          cmocka_unit_test(queries),      cmocka_unit_test(values),
+        cmocka_unit_test(columns),       cmocka_unit_test(every_half),   cmocka_unit_test(outputs),
+        cmocka_unit_test(stored_groups), cmocka_unit_test(added_groups),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
