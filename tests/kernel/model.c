@@ -1,6 +1,7 @@
-/* The softmax state of a row in double precision. See model.h. */
+/* What kernels compute, in double precision. See model.h. */
 #include "model.h"
 
+#include "base/blocking.h"
 #include "support/unit.h"
 
 #include <math.h>
@@ -70,4 +71,43 @@ double state_distance(const double *a, const double *b, int columns)
     for (int d = 0; d < columns; d++)
         distance = fmax(distance, fabs(a[2 + d] / a[1] - b[2 + d] / b[1]));
     return isnan(distance) ? (double)INFINITY : distance;
+}
+
+row_mask choose_mask(choices *c, hiding hiding, int keys)
+{
+    row_mask mask = {0, keys, 0};
+    if (hiding == BY_RANGE) {
+        mask.lo = (int32_t)choose(c, 0, RA_KEY_BLOCK);
+        mask.hi = (int32_t)choose(c, 0, keys);
+    }
+    /* Half of the keys, a quarter, runs of them, one, all or none; never one that is not there. */
+    uint64_t any = choose_bits(c), few = any & choose_bits(c);
+    const uint64_t kinds[] = {any, few, UINT64_MAX << choose(c, 0, 63), UINT64_C(1) << choose(c, 0, 63), UINT64_MAX, 0};
+    uint64_t there = keys == RA_KEY_BLOCK ? UINT64_MAX : (UINT64_C(1) << keys) - 1;
+    mask.bits = kinds[choose(c, 0, 5)] & there;
+    return mask;
+}
+
+/* sums += factor * row, where the parts of the factor are of some size. */
+static void add_row(model_sum *sums, model_sum factor, const float *row, int columns)
+{
+    for (int i = 0; i < columns; i++) {
+        sums[i].value += factor.value * row[i];
+        sums[i].size += factor.size * fabs((double)row[i]);
+    }
+}
+
+void model_gradient(const model_pair *p, model_sum *d_query, model_sum *d_key, model_sum *d_value)
+{
+    double score = model_dot(p->query, p->key, p->head_dim) * p->score_factor;
+    double weight = exp2(score - p->lse), d_weight = 0, d_weight_size = 0;
+    for (int i = 0; i < p->value_dim; i++) {
+        d_weight += (double)p->d_output[i] * p->value[i];
+        d_weight_size += fabs((double)p->d_output[i] * p->value[i]);
+    }
+    model_sum d_score = {weight * (p->scale * d_weight - p->delta),
+                         weight * (fabs(p->scale) * d_weight_size + fabs(p->delta))};
+    add_row(d_query, d_score, p->key, p->head_dim);
+    add_row(d_key, d_score, p->query, p->head_dim);
+    add_row(d_value, (model_sum){weight, weight}, p->d_output, p->value_dim);
 }

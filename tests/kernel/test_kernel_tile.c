@@ -11,9 +11,6 @@
 /* More rows than the widest group has lanes, so that every table has a group that is not full. */
 enum { ROWS = 70 };
 
-/* How keys are hidden from rows. */
-typedef enum hiding { NOTHING_HIDDEN, BY_RANGE, BY_BITS } hiding;
-
 /* ROWS queries against one block, before any table's way of laying them out. */
 typedef struct tile_case {
     int head_dim, value_dim, key_rows, begin, end;
@@ -57,14 +54,10 @@ static void choose_row(choices *c, tile_case *t, int row)
 {
     fill_normal(c, t->query + (ptrdiff_t)row * t->head_dim, t->head_dim, 1.5f / sqrtf((float)t->head_dim));
     choose_state(c, t->value_dim, t->state + (ptrdiff_t)row * (2 + t->value_dim));
-    bool range = t->hiding == BY_RANGE;
-    t->lo[row] = range ? (int32_t)choose(c, 0, RA_KEY_BLOCK) : 0;
-    t->hi[row] = range ? (int32_t)choose(c, 0, t->key_rows) : t->key_rows;
-    /* Half of the keys, a quarter, runs of them, one, all or none; never one that is not there. */
-    uint64_t any = choose_bits(c), few = any & choose_bits(c);
-    const uint64_t kinds[] = {any, few, UINT64_MAX << choose(c, 0, 63), UINT64_C(1) << choose(c, 0, 63), UINT64_MAX, 0};
-    uint64_t there = t->key_rows == RA_KEY_BLOCK ? UINT64_MAX : (UINT64_C(1) << t->key_rows) - 1;
-    t->sees[row] = kinds[choose(c, 0, 5)] & there;
+    row_mask mask = choose_mask(c, t->hiding, t->key_rows);
+    t->lo[row] = mask.lo;
+    t->hi[row] = mask.hi;
+    t->sees[row] = mask.bits;
 }
 
 static int choose_dim(choices *c)
