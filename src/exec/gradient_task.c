@@ -230,6 +230,38 @@ static void pack_statistics(const gradient_task *t, const unit *u, query_tensors
     }
 }
 
+/* The rows of a group in d_q, of one head. */
+static ra_rows d_query_rows(const gradient_task *t, int64_t head, bool plain)
+{
+    const ra_gradient_run *run = t->worker->run;
+    int64_t heads = run->plan->group_heads;
+    ra_rows rows = rows_of(t, run->queries.d_q, tensors_of(t, head), plain);
+    if (run->d_q_slots)
+        rows.data = ra_tensor_at(run->queries.d_q, 0, plain ? t->rows[0] : 0,
+                                 t->claim->chain % run->slots * heads + head % heads, 0);
+    return rows;
+}
+
+/*
+ * Whether rows of d_q go on from the sums that are there, key block after key block, as if all keys were here. Several
+ * branches of a row may be worked at the same time: those start from zero, and are added in their order.
+ */
+static bool goes_on(const ra_gradient_run *run)
+{
+    return !run->finish && !run->plan->pattern.dilation;
+}
+
+static void start_sums(const gradient_task *t, const unit *u, int64_t head, int rows, bool plain)
+{
+    const ra_gradient_run *run = t->worker->run;
+    int64_t lanes = run->work->grouping.lanes;
+    memset(u->d_query, 0, (size_t)ra_group_state_floats(lanes, run->plan->head_dim) * sizeof *u->d_query);
+    if (!goes_on(run))
+        return;
+    ra_rows sums = d_query_rows(t, head, plain);
+    run->kernel->pack_query(&sums, rows, run->plan->head_dim, 1.0f, u->d_query + 2 * lanes);
+}
+
 static void pack_unit(gradient_task *t, int64_t number, int64_t head, const ra_members *m)
 {
     const ra_gradient_run *run = t->worker->run;
@@ -245,7 +277,7 @@ static void pack_unit(gradient_task *t, int64_t number, int64_t head, const ra_m
     t->guards |= (uint64_t)!finite << (number % 64);
     pack_statistics(t, &u, at, m->rows);
     if (run->queries.d_q)
-        memset(u.d_query, 0, (size_t)ra_group_state_floats(run->work->grouping.lanes, p->head_dim) * sizeof *u.d_query);
+        start_sums(t, &u, head, m->rows, plain);
 }
 
 static ra_members_walk members_of(const gradient_task *t)
@@ -271,18 +303,6 @@ static void pack_units(gradient_task *t)
     }
 }
 
-/* The rows of a group in d_q, of one head. */
-static ra_rows d_query_rows(const gradient_task *t, int64_t head, bool plain)
-{
-    const ra_gradient_run *run = t->worker->run;
-    int64_t heads = run->plan->group_heads;
-    ra_rows rows = rows_of(t, run->queries.d_q, tensors_of(t, head), plain);
-    if (run->d_q_slots)
-        rows.data = ra_tensor_at(run->queries.d_q, 0, plain ? t->rows[0] : 0,
-                                 t->claim->chain % run->slots * heads + head % heads, 0);
-    return rows;
-}
-
 /* Write the rows of d_q, or add to them. */
 static void finish_units(gradient_task *t)
 {
@@ -294,7 +314,8 @@ static void finish_units(gradient_task *t)
         for (int64_t head = 0; head < t->tile.heads; head++, number++) {
             ra_rows rows = d_query_rows(t, t->tile.first_head + head, plain);
             const float *acc = unit_at(t, number).d_query + 2 * lanes;
-            (run->finish ? run->kernel->store_group : run->kernel->add_group)(acc, m.rows, run->plan->head_dim, &rows);
+            (run->finish || goes_on(run) ? run->kernel->store_group
+                                         : run->kernel->add_group)(acc, m.rows, run->plan->head_dim, &rows);
         }
     }
 }
@@ -645,7 +666,8 @@ bool ra_gradient_task(ra_gradient_worker *w, const ra_claim *claim)
     pack_units(&t);
     if (t.tiles.group_count > 0 && !work_keys(&t))
         return false;
-    if (w->run->queries.d_q && !w->run->finish && !ra_gradient_wait(w, claim, INT64_MAX))
+    bool adds = w->run->queries.d_q && !w->run->finish && !goes_on(w->run);
+    if (adds && !ra_gradient_wait(w, claim, INT64_MAX))
         return false;
     if (w->run->queries.d_q)
         finish_units(&t);
