@@ -4,6 +4,7 @@
  */
 #include "compare.h"
 
+#include <float.h>
 #include <math.h>
 
 /* Half of the step between neighbours of `value` in `dtype`. */
@@ -54,4 +55,11 @@ double lse_tolerance(int64_t head_dim, double size)
 {
     const double scores = 9;
     return LSE_TOLERANCE + score_rounding(scores, head_dim, size);
+}
+
+double gradient_tolerance(int64_t terms, double size)
+{
+    const double each = 8, sums = 0.5;
+    double tolerance = (each + sums * sqrt((double)terms)) * ROUNDING * size;
+    return (isfinite(tolerance) ? tolerance : 0) + (double)FLT_MIN; /* products may be subnormal */
 }

@@ -21,4 +21,11 @@ double distance(double got, double expected, ra_dtype dtype);
 double output_tolerance(int64_t head_dim, double size, double spread, double expected);
 double lse_tolerance(int64_t head_dim, double size);
 
+/*
+ * The tolerance for a row of a gradient that is a sum of `terms` terms: keys for the gradient by queries, queries of
+ * all heads that share a key/value head for the others. `size` is what ra_reference_gradient_rows says of the row.
+ * Never infinite.
+ */
+double gradient_tolerance(int64_t terms, double size);
+
 #endif

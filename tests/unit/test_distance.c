@@ -2,6 +2,7 @@
 #include "cli/compare.h"
 #include "support/unit.h"
 
+#include <float.h>
 #include <math.h>
 
 /* ---- Distances --------------------------------------------------------------------------------------------------- */
@@ -92,6 +93,19 @@ static void tolerances_are_finite(void **state)
     }
 }
 
+/* In proportion to the size of a row, more for longer sums, and never infinite. */
+static void gradients_of_any_size(void **state)
+{
+    (void)state;
+    static const double odd[] = {(double)INFINITY, (double)NAN, DBL_MAX};
+    assert_true(gradient_tolerance(64, 0) == (double)FLT_MIN);
+    assert_true(fabs(gradient_tolerance(64, 1) - 12 * 0x1p-24) < 1e-15);
+    assert_true(fabs(gradient_tolerance(64, 1000) - 12000 * 0x1p-24) < 1e-12);
+    assert_true(fabs(gradient_tolerance(1 << 20, 1) - 520 * 0x1p-24) < 1e-12);
+    for (int i = 0; i < 3; i++)
+        assert_true(isfinite(gradient_tolerance(INT64_MAX, odd[i])));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -102,6 +116,7 @@ int main(void)
         cmocka_unit_test(unit_variance_has_the_usual_tolerances),
         cmocka_unit_test(tolerances_follow_the_scores),
         cmocka_unit_test(tolerances_are_finite),
+        cmocka_unit_test(gradients_of_any_size),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
