@@ -247,6 +247,67 @@ static ra_status array_write(void)
     return status;
 }
 
+static ra_status reference_backward(void)
+{
+    static double d_q[100 * HEADS * DIM], d_k[100 * HEADS * DIM], d_v[100 * HEADS * DIM];
+    ra_tensor x = view(tokens, 100);
+    ra_plan *plan;
+    ra_status status = plan_for("window:3,4", 100, 100, &plan);
+    if (!status)
+        status = ra_reference_backward(plan, &x, &x, &x, &x, NULL, d_q, d_k, d_v);
+    ra_plan_free(plan);
+    return status;
+}
+
+/* The gradient by queries, with sizes, and that by keys. */
+static ra_status reference_gradient_rows(void)
+{
+    const ra_row rows[] = {{0, 50, 1}, {0, 99, 0}};
+    double gradients[2 * DIM], sizes[2];
+    ra_tensor shape = view(NULL, 100), one = ra_tensor_dense(NULL, RA_F32, RA_BSHD, 1, 100, HEADS, 1);
+    ra_storage *x = NULL, *lse = NULL;
+    ra_plan *plan;
+    ra_status status = plan_for("window:3,4", 100, 100, &plan);
+    if (!status)
+        status = ra_storage_generator(RA_NORMAL, 1, &shape, &x);
+    if (!status)
+        status = ra_storage_generator(RA_NORMAL, 2, &one, &lse);
+    for (int i = 0; i < 2 && !status; i++)
+        status = ra_reference_gradient_rows(plan, x, x, x, x, lse, x, lse, (ra_gradient)i, rows, 2, gradients, sizes);
+    ra_storage_free(lse);
+    ra_storage_free(x);
+    ra_plan_free(plan);
+    return status;
+}
+
+/* Gradients by keys and values in 16 bits, which need sums. */
+static ra_status backward(const char *pattern)
+{
+    enum { ROWS = 150 };
+    static float lse[ROWS * HEADS], d_q[ROWS * HEADS * DIM];
+    static uint16_t d_k[ROWS * HEADS * DIM], d_v[ROWS * HEADS * DIM];
+    ra_tensor x = view(tokens, ROWS), o = view(results, ROWS), query = view(d_q, ROWS);
+    ra_tensor l = ra_tensor_dense(lse, RA_F32, RA_BSHD, 1, ROWS, HEADS, 1);
+    ra_tensor key = ra_tensor_dense(d_k, RA_BF16, RA_BSHD, 1, ROWS, HEADS, DIM), value = key;
+    value.data = d_v;
+    ra_plan *plan;
+    ra_status status = plan_for(pattern, ROWS, ROWS, &plan);
+    if (!status)
+        status = ra_backward(plan, &x, &x, &x, &o, &l, &x, &l, &query, &key, &value, NULL);
+    ra_plan_free(plan);
+    return status;
+}
+
+static ra_status plain_backward(void)
+{
+    return backward("causal");
+}
+
+static ra_status sparse_backward(void)
+{
+    return backward("dilated:40/1,100/3:mode=union+blocks:16:local=1:random=2");
+}
+
 static ra_status array_join(void)
 {
     const int64_t shape[1] = {3};
@@ -500,6 +561,10 @@ static const struct scenario {
     {"decode_forward", decode_forward},
     {"reference_row", reference_row},
     {"reference_rows", reference_rows},
+    {"reference_backward", reference_backward},
+    {"reference_gradient_rows", reference_gradient_rows},
+    {"plain_backward", plain_backward},
+    {"sparse_backward", sparse_backward},
     {"array_join", array_join},
     {"tensor_read", tensor_read},
     {"storages", storages},
