@@ -38,4 +38,15 @@ static inline int64_t ra_ceil_div(int64_t a, int64_t b)
     return a / b + (a % b != 0);
 }
 
+/* The greatest common divisor of two numbers > 0. */
+static inline int64_t ra_gcd(int64_t a, int64_t b)
+{
+    while (b) {
+        int64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
 #endif

@@ -7,6 +7,7 @@
 #include "base/bits.h"
 #include "base/checked.h"
 #include "plan/plan.h"
+#include "plan/taken.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -35,71 +36,6 @@ typedef struct counter {
 } counter;
 
 /* ---- Visible pairs of a row -------------------------------------------------------------------------------------- */
-
-static int64_t gcd(int64_t a, int64_t b)
-{
-    while (b) {
-        int64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
-}
-
-/* Positions lo <= x < hi that are `position` modulo `modulus`. */
-static int64_t positions_like(int64_t position, int64_t lo, int64_t hi, int64_t modulus)
-{
-    if (lo >= hi)
-        return 0;
-    int64_t below = position >= lo ? (position - lo) / modulus + 1 : 0; /* from lo up to the position itself */
-    int64_t above = hi > position ? (hi - 1 - position) / modulus : 0;
-    return below + above;
-}
-
-/* What several branches have in common with a position: keys lo <= k < hi, a multiple of `modulus` away from it. */
-typedef struct common {
-    int64_t lo, hi, modulus;
-    int next; /* the branch that is to be looked at next */
-} common;
-
-/* The same with one more branch, which has the position. */
-static common narrower(const common *c, const ra_lattice *l, int64_t position, int next)
-{
-    int64_t segment = position / l->segment * l->segment, modulus;
-    if (!ra_mul_ok(c->modulus / gcd(c->modulus, l->rate), l->rate, &modulus))
-        modulus = INT64_MAX;
-    return (common){ra_max(c->lo, segment), ra_min(c->hi, ra_add_clamped(segment, l->segment)), modulus, next};
-}
-
-/*
- * Keys that the branch has with a position, and no branch before it. Two positions of a segment that a branch has are a
- * multiple of its rate apart, so what several branches have in common is a multiple of all their rates. Keys of an odd
- * number of earlier branches together are taken away, of an even number added again.
- */
-static int64_t not_taken(const counter *c, int64_t position, int64_t lo, int64_t hi)
-{
-    common stack[RA_BRANCHES + 1];
-    int64_t keys = positions_like(position, lo, hi, c->lattice.rate);
-    int depth = 0;
-    stack[0] = (common){lo, hi, c->lattice.rate, 0};
-    while (depth >= 0) {
-        int i = stack[depth].next++;
-        if (i >= c->branch) {
-            depth--;
-            continue;
-        }
-        ra_lattice l = ra_pattern_lattice(&c->plan->pattern, c->head, i);
-        if (!ra_lattice_has(&l, position))
-            continue;
-        common with = narrower(&stack[depth], &l, position, i + 1);
-        int64_t shared = positions_like(position, with.lo, with.hi, with.modulus);
-        if (shared == 0)
-            continue;
-        keys += depth % 2 ? shared : -shared;
-        stack[++depth] = with;
-    }
-    return keys;
-}
 
 static int64_t block_rows(const counter *c, int64_t column)
 {
@@ -188,11 +124,7 @@ static double sifted_members(counter *c, int64_t position, ra_interval seen)
     bool exclusive = ra_pattern_exclusive(&c->plan->pattern, c->branch);
     for (int64_t member = seen.lo; member < seen.hi; member++) {
         int64_t key = ra_lattice_position(&c->lattice, member);
-        bool taken = false;
-        for (int i = 0; exclusive && i < c->branch && !taken; i++) {
-            ra_lattice l = ra_pattern_lattice(&c->plan->pattern, c->head, i);
-            taken = ra_lattice_has(&l, position) && ra_lattice_has(&l, key) && key / l.segment == position / l.segment;
-        }
+        bool taken = exclusive && ra_is_taken(&c->plan->pattern, c->head, c->branch, position, key);
         visible += !taken && kept(c, key / c->plan->pattern.blocks->size);
     }
     return visible;
@@ -213,7 +145,7 @@ static double visible_of(counter *c, int64_t member, ra_interval seen)
     if (!ra_pattern_exclusive(p, c->branch))
         return (double)(seen.hi - seen.lo);
     int64_t lo = ra_lattice_position(&c->lattice, seen.lo), hi = ra_lattice_position(&c->lattice, seen.hi - 1) + 1;
-    return (double)not_taken(c, position, lo, hi);
+    return (double)ra_not_taken(p, c->head, c->branch, position, lo, hi);
 }
 
 /* ---- Groups and tiles -------------------------------------------------------------------------------------------- */
@@ -390,7 +322,7 @@ static int64_t end_of_groups(const counter *c, int64_t first, int64_t end)
 static void count_range(counter *c, int64_t first, int64_t end)
 {
     int64_t each = c->work->grouping.cut ? c->work->grouping.cut : c->work->grouping.lanes;
-    int64_t period = RA_KEY_BLOCK / gcd(each, RA_KEY_BLOCK) * each;
+    int64_t period = RA_KEY_BLOCK / ra_gcd(each, RA_KEY_BLOCK) * each;
     while (first < end) {
         int64_t steady = end - first < 2 * period ? end : steady_end(c, first, end), whole = (steady - first) / period;
         if (whole > 1) {
@@ -450,7 +382,7 @@ static void count_groups(counter *c, int64_t first, int64_t groups)
 static int64_t common_multiple(int64_t a, int64_t b)
 {
     int64_t multiple;
-    return a && ra_mul_ok(a / gcd(a, b), b, &multiple) ? multiple : 0;
+    return a && ra_mul_ok(a / ra_gcd(a, b), b, &multiple) ? multiple : 0;
 }
 
 /*
@@ -471,7 +403,7 @@ static int64_t period_of(const counter *c)
     if (period == 0 || period > c->plan->kv_len)
         return 0;
     int64_t members = ra_lattice_plain(l) ? period : period / l->segment * l->members;
-    int64_t blocks = RA_KEY_BLOCK / gcd(members, RA_KEY_BLOCK); /* periods until then */
+    int64_t blocks = RA_KEY_BLOCK / ra_gcd(members, RA_KEY_BLOCK); /* periods until then */
     return period <= c->plan->kv_len / blocks ? period * blocks : 0;
 }
 
@@ -496,7 +428,7 @@ static int64_t repeated_units(const counter *c, int64_t first, int64_t groups, i
 /* Units of `groups` groups from group `first` on; returns how many were counted. */
 static int64_t count_units(counter *c, int64_t first, int64_t groups, int64_t period)
 {
-    int64_t unit = groups * c->work->grouping.lanes, cycle = period ? period / gcd(period, unit) : 0;
+    int64_t unit = groups * c->work->grouping.lanes, cycle = period ? period / ra_gcd(period, unit) : 0;
     int64_t times = period ? repeated_units(c, first, groups, period) / cycle : 0;
     if (times < 2) {
         count_groups(c, first, groups);

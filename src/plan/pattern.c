@@ -40,14 +40,20 @@ ra_interval ra_pattern_reach(const ra_pattern *pattern, int64_t first, int64_t c
     return head.lo < head.hi ? (ra_interval){head.lo, tail.hi} : (ra_interval){0, 0};
 }
 
+static int64_t widest_segment(const ra_dilation *d)
+{
+    int64_t widest = 1;
+    for (int i = 0; i < d->count; i++)
+        widest = ra_max(widest, d->segment[i]);
+    return widest;
+}
+
 ra_interval ra_pattern_hull(const ra_pattern *p, int64_t first, int64_t count)
 {
     ra_interval hull = ra_pattern_reach(p, first, count);
     int64_t last = first + count - 1;
     if (p->dilation && last >= 0) {
-        int64_t widest = 1;
-        for (int i = 0; i < p->dilation->count; i++)
-            widest = ra_max(widest, p->dilation->segment[i]);
+        int64_t widest = widest_segment(p->dilation);
         /* Segments of other branches begin and end less than the widest one's length away. */
         hull.lo = ra_max(hull.lo, ra_add_clamped(ra_max(first, 0), 1 - widest));
         hull.hi = ra_min(hull.hi, ra_add_clamped(last, widest));
@@ -175,6 +181,51 @@ ra_interval ra_branch_reach(const ra_pattern *p, const ra_lattice *l, int64_t fi
     while (tail.lo >= tail.hi && last > first)
         tail = ra_branch_interval(p, l, --last);
     return head.lo < head.hi ? (ra_interval){head.lo, tail.hi} : (ra_interval){0, 0};
+}
+
+/* ---- The other way round ----------------------------------------------------------------------------------------- */
+
+/* The first member of `among` from which on queries see keys behind `key`, or begin to see none before it. */
+static int64_t first_past(const ra_pattern *p, const ra_lattice *l, ra_interval among, int64_t key, bool by_begin)
+{
+    while (among.lo < among.hi) {
+        int64_t middle = among.lo + (among.hi - among.lo) / 2;
+        ra_interval seen = ra_branch_interval(p, l, middle);
+        if (by_begin ? seen.lo >= key : seen.hi > key)
+            among.hi = middle;
+        else
+            among.lo = middle + 1;
+    }
+    return among.lo;
+}
+
+ra_interval ra_branch_seers(const ra_pattern *p, const ra_lattice *l, ra_interval keys, ra_interval queries)
+{
+    if (keys.lo >= keys.hi || queries.lo >= queries.hi)
+        return (ra_interval){0, 0};
+    ra_interval seers = {first_past(p, l, queries, keys.lo, false), first_past(p, l, queries, keys.hi, true)};
+    return seers.lo < seers.hi ? seers : (ra_interval){0, 0};
+}
+
+ra_interval ra_pattern_seers_hull(const ra_pattern *p, ra_interval keys, ra_interval queries)
+{
+    const ra_lattice all = ra_lattice_all();
+    if (keys.lo >= keys.hi)
+        return (ra_interval){0, 0};
+    if (p->dilation || p->blocks) /* nothing is seen from before position 0 */
+        queries.lo = ra_max(queries.lo, 0);
+    if (p->dilation) {
+        int64_t widest = widest_segment(p->dilation);
+        queries.lo = ra_max(queries.lo, ra_add_clamped(keys.lo, 1 - widest));
+        queries.hi = ra_min(queries.hi, ra_add_clamped(keys.hi - 1, widest));
+    }
+    if (p->blocks) {
+        int64_t size = p->blocks->size, reach = ra_blocks_reach(p->blocks), last = (keys.hi - 1) / size;
+        queries.lo = ra_max(queries.lo, ra_max(0, keys.lo / size - reach) * size);
+        if (ra_add_clamped(last, reach) < p->blocks->count)
+            queries.hi = ra_min(queries.hi, (last + reach + 1) * size);
+    }
+    return ra_branch_seers(p, &all, keys, queries);
 }
 
 /* ---- Rows -------------------------------------------------------------------------------------------------------- */

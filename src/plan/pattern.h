@@ -148,6 +148,18 @@ ra_interval ra_branch_reach(const ra_pattern *pattern, const ra_lattice *lattice
 /* Members at positions first <= p < end: as numbers lo .. hi - 1. */
 ra_interval ra_branch_members(const ra_lattice *lattice, int64_t first, int64_t end);
 
+/* ---- The other way round: which queries see a key? --------------------------------------------------------------- */
+
+/*
+ * Of the members `queries` of a lattice, those that see some of the members `keys`, as far as intervals and segments
+ * say. They are an interval, because both ends of what a query sees only move forward.
+ */
+ra_interval ra_branch_seers(const ra_pattern *pattern, const ra_lattice *lattice, ra_interval keys,
+                            ra_interval queries);
+
+/* Of the positions `queries`, those outside of which none sees a key at positions `keys`, whatever the head. */
+ra_interval ra_pattern_seers_hull(const ra_pattern *pattern, ra_interval keys, ra_interval queries);
+
 /* ---- Text -------------------------------------------------------------------------------------------------------- */
 
 /* For the terms' parsers: an error at `at`, and a whole number >= 0 at parser->at. */

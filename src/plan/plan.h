@@ -78,6 +78,9 @@ int64_t ra_plan_bytes(const ra_plan *plan);
 /* Tiles and pairs, from the pattern alone: what a run counts tile by tile must come out the same. */
 ra_status ra_workload_count(ra_workload *work, const ra_plan *plan);
 
+/* Visible pairs of a share of the keys, the same way: what all queries, of all batches and heads, see of them. */
+ra_status ra_count_key_pairs(const ra_plan *plan, const ra_share *keys, double *pairs);
+
 /*
  * The first group of a query tile. Tile 0 is worked last and has what is left over: threads that end with small tasks
  * end at nearly the same time.

@@ -1,4 +1,4 @@
-/* What a rank reads of others' keys: see reach.h. */
+/* What a rank reads of others' rows: see reach.h. */
 #include "plan/reach.h"
 
 #include "base/bits.h"
@@ -54,11 +54,26 @@ static bool find_intervals(ra_row_set *set, const ra_plan *p, const ra_share *qu
     return fits;
 }
 
-static bool find_foreign_intervals(ra_row_set *set, const ra_plan *p, const ra_share *queries, const ra_share *own)
+/* The queries that see keys of each range; both ends of them only move forward. */
+static bool find_seer_intervals(ra_row_set *set, const ra_plan *p, const ra_share *keys)
+{
+    const ra_lattice all = ra_lattice_all();
+    const ra_interval queries = {p->offset, p->offset + p->q_len};
+    for (int64_t i = 0; i < keys->ranges; i++) {
+        ra_range range = ra_share_range(keys, i);
+        ra_interval seers = ra_branch_seers(&p->pattern, &all, (ra_interval){range.first, range.end}, queries);
+        if (seers.lo < seers.hi && !ra_row_set_add(set, seers.lo - p->offset, seers.hi - p->offset, 0, 1))
+            return false;
+    }
+    return true;
+}
+
+static bool find_foreign_intervals(ra_row_set *set, const ra_plan *p, ra_side side, const ra_share *from,
+                                   const ra_share *own)
 {
     ra_row_set all = {0}, mine = {0};
-    bool fits = find_intervals(&all, p, queries) && ra_row_set_add_share(&mine, own) &&
-                ra_row_set_combine(&all, &mine, RA_SET_ONLY, set);
+    bool fits = (side == RA_SIDE_KEYS ? find_intervals : find_seer_intervals)(&all, p, from) &&
+                ra_row_set_add_share(&mine, own) && ra_row_set_combine(&all, &mine, RA_SET_ONLY, set);
     ra_row_set_free(&all);
     ra_row_set_free(&mine);
     return fits;
@@ -72,6 +87,7 @@ typedef struct finder {
     const ra_plan *plan;
     const ra_share *own;
     ra_interval within;
+    int64_t offset; /* position of row 0: 0 for keys */
     int64_t plane, head;
     int64_t marked, most; /* bits of the plane, and how many there can be */
     ra_lattice lattice;
@@ -96,11 +112,11 @@ static int64_t end_of_own(const ra_share *own, int64_t position, int64_t *next)
 static bool set_members(finder *f, int64_t lo, int64_t hi)
 {
     while (lo < hi) {
-        int64_t next, position = ra_lattice_position(&f->lattice, lo), end = end_of_own(f->own, position, &next);
-        int64_t together = ra_lattice_plain(&f->lattice) ? ra_min(hi, next) - lo : 1;
-        if (end > position)
-            lo = ra_branch_members(&f->lattice, 0, end).hi;
-        else if (!ra_pages_mark(&f->set->pages, f->plane, position, position + together, &f->marked))
+        int64_t next, row = ra_lattice_position(&f->lattice, lo) - f->offset, end = end_of_own(f->own, row, &next);
+        int64_t together = ra_lattice_plain(&f->lattice) ? ra_min(hi, ra_add_clamped(next, f->offset)) - lo : 1;
+        if (end > row)
+            lo = ra_branch_members(&f->lattice, 0, end + f->offset).hi;
+        else if (!ra_pages_mark(&f->set->pages, f->plane, row, row + together, &f->marked))
             return false;
         else
             lo += together;
@@ -262,20 +278,121 @@ static bool find_head(finder *f, const ra_share *queries)
     return true;
 }
 
-bool ra_reach_find(ra_row_set *set, const ra_plan *p, int64_t planes, const ra_share *queries, const ra_share *own,
-                   ra_interval within)
+/* ---- Queries that see keys --------------------------------------------------------------------------------------- */
+
+/* Whether a share has a member lo <= i < hi of the lattice. */
+static bool has_member(const ra_lattice *lattice, const ra_share *share, int64_t lo, int64_t hi)
 {
-    int64_t heads = p->heads / planes;
+    int64_t first = ra_lattice_position(lattice, lo), end = ra_lattice_position(lattice, hi - 1) + 1;
+    for (int64_t i = ra_share_find(share, first); i < share->ranges; i++) {
+        ra_range range = ra_share_range(share, i);
+        if (range.first >= end)
+            return false;
+        ra_interval members = ra_branch_members(lattice, ra_max(first, range.first), ra_min(end, range.end));
+        if (members.lo < members.hi)
+            return true;
+    }
+    return false;
+}
+
+/* Whether a query that is a member sees a key of a share in one of the columns of blocks. */
+static bool sees_in_columns(const finder *f, int64_t member, const ra_share *keys, const uint64_t *columns)
+{
+    const ra_blocks *b = f->plan->pattern.blocks;
+    ra_interval seen = ra_branch_interval(&f->plan->pattern, &f->lattice, member);
+    if (seen.lo >= seen.hi)
+        return false;
+    int64_t first = ra_lattice_position(&f->lattice, seen.lo) / b->size;
+    int64_t last = ra_lattice_position(&f->lattice, seen.hi - 1) / b->size;
+    for (int64_t column = first; column <= last; column++) {
+        if (!(columns[column / 64] >> (column % 64) & 1))
+            continue;
+        ra_interval in = ra_branch_members(&f->lattice, column * b->size, (column + 1) * b->size);
+        in = (ra_interval){ra_max(in.lo, seen.lo), ra_min(in.hi, seen.hi)};
+        if (in.lo < in.hi && has_member(&f->lattice, keys, in.lo, in.hi))
+            return true;
+    }
+    return false;
+}
+
+/* The columns of blocks that have keys of a share. */
+static void held_columns(const ra_blocks *b, const ra_share *keys, uint64_t *columns)
+{
+    for (int64_t i = 0; i < keys->ranges; i++) {
+        ra_range range = ra_share_range(keys, i);
+        for (int64_t column = range.first / b->size; column * b->size < range.end; column++)
+            columns[column / 64] |= UINT64_C(1) << (column % 64);
+    }
+}
+
+/* The queries of a row of blocks that see keys of a share in the columns that the row keeps. */
+static bool set_seers_of_row(finder *f, int64_t row, const ra_share *keys, const uint64_t *columns)
+{
+    const ra_blocks *b = f->plan->pattern.blocks;
+    int64_t end = ra_min((row + 1) * b->size, f->plan->offset + f->plan->q_len);
+    ra_interval queries = ra_branch_members(&f->lattice, ra_max(row * b->size, f->plan->offset), end);
+    if (!f->plan->pattern.bounded && !f->plan->pattern.dilation)
+        return set_members(f, queries.lo, queries.hi);
+    for (int64_t member = queries.lo; member < queries.hi; member++)
+        if (sees_in_columns(f, member, keys, columns) && !set_members(f, member, member + 1))
+            return false;
+    return true;
+}
+
+/* Row of blocks by row of blocks. */
+static bool find_seers_in_rows(finder *f, const ra_share *keys)
+{
+    const ra_blocks *b = f->plan->pattern.blocks;
+    int64_t words = ra_blocks_words(b->count), first = ra_max(0, f->plan->offset) / b->size;
+    uint64_t *held = calloc((size_t)(2 * words), sizeof *held);
+    bool fits = held != NULL;
+    if (fits)
+        held_columns(b, keys, held);
+    for (int64_t row = first; fits && row * b->size < f->plan->offset + f->plan->q_len && f->marked < f->most; row++) {
+        bool any = false;
+        ra_blocks_row(b, f->head, row, 0, words, held + words);
+        for (int64_t i = 0; i < words; i++)
+            any = (held[words + i] &= held[i]) || any;
+        fits = !any || set_seers_of_row(f, row, keys, held + words);
+    }
+    free(held);
+    return fits;
+}
+
+static bool find_seers_of_head(finder *f, const ra_share *keys)
+{
+    const ra_plan *p = f->plan;
+    bool fits = true;
+    for (int branch = 0; branch < ra_pattern_branches(&p->pattern, f->head) && fits; branch++) {
+        f->lattice = ra_pattern_lattice(&p->pattern, f->head, branch);
+        ra_interval queries = ra_branch_members(&f->lattice, p->offset, p->offset + p->q_len);
+        if (p->pattern.blocks)
+            fits = find_seers_in_rows(f, keys);
+        for (int64_t i = 0; i < keys->ranges && fits && !p->pattern.blocks; i++) {
+            ra_range range = ra_share_range(keys, i);
+            ra_interval members = ra_branch_members(&f->lattice, range.first, range.end);
+            ra_interval seers = ra_branch_seers(&p->pattern, &f->lattice, members, queries);
+            fits = set_members(f, seers.lo, seers.hi);
+        }
+    }
+    return fits;
+}
+
+bool ra_reach_find(ra_row_set *set, const ra_plan *p, ra_side side, int64_t planes, const ra_share *from,
+                   const ra_share *own, ra_interval within)
+{
+    int64_t heads = p->heads / planes, length = side == RA_SIDE_KEYS ? p->kv_len : p->q_len;
     *set = (ra_row_set){0};
     if (ra_pattern_is_interval(&p->pattern))
-        return find_foreign_intervals(set, p, queries, own);
-    bool fits = ra_pages_make(&set->pages, planes, p->kv_len);
+        return find_foreign_intervals(set, p, side, from, own);
+    bool fits = ra_pages_make(&set->pages, planes, length);
     for (int64_t plane = 0; plane < planes && fits; plane++) {
-        finder f = {.set = set, .plan = p, .own = own, .within = within, .plane = plane, .most = p->kv_len - own->rows};
+        finder f = {.set = set, .plan = p, .own = own, .within = within, .plane = plane, .most = length - own->rows};
         int64_t first = plane * heads;
+        f.offset = side == RA_SIDE_KEYS ? 0 : p->offset;
         for (f.head = first; f.head < first + heads && fits; f.head++)
             if (f.head == first || !ra_pattern_same(&p->pattern, first, f.head))
-                fits = find_head(&f, queries);
+                fits = (side == RA_SIDE_KEYS ? find_head : find_seers_of_head)(&f, from);
     }
     return fits;
 }

@@ -1,12 +1,11 @@
 /*
- * What travels, rank by rank: the keys that a rank reads and does not hold are a set of rows, and who gives them
+ * What travels, rank by rank: the rows that a rank reads and does not hold are a set of rows, and who gives them
  * follows from that set, the one of the rank before it, and who holds what. A rank at a time is looked at, so that
  * nothing here grows with the square of the ranks but the sums.
  */
 #include "plan/traffic.h"
 
 #include "base/checked.h"
-#include "plan/reach.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -14,10 +13,10 @@
 typedef struct counter {
     const ra_traffic_question *of;
     ra_traffic *traffic;
-    ra_row_set reads[2]; /* what a rank and the one before it read of others' keys, */
+    ra_row_set reads[2]; /* what a rank and the one before it read of others' rows, */
     int rank[2];         /* these; -1: nobody */
     bool whole[2];       /* all of it, not only what they read of ranks that are counted */
-    ra_interval counted; /* between which the keys of those are */
+    ra_interval counted; /* between which the rows of those are */
     int64_t *met;        /* [ranks]: in whose turn a rank was met last as an owner of rows, */
     int64_t turn;        /* whose turn it is now, */
     int *owners;         /* [ranks]: those that were met in it, */
@@ -36,20 +35,41 @@ static ra_traffic *figures_of(const counter *c, int rank)
     return counted(c, rank) ? &c->traffic[rank - c->of->first] : NULL;
 }
 
-static ra_share own_of(const counter *c, int rank)
+/* Who holds the rows that travel, and who holds those that stay. */
+static const ra_partition *moving(const ra_traffic_question *q)
 {
-    return ra_partition_share(c->of->keys, rank);
+    return q->moving == RA_SIDE_KEYS ? q->keys : q->queries;
 }
 
-/* Whether a rank can read keys of a rank that is counted, by the ends of what it sees. */
+static const ra_partition *staying(const ra_traffic_question *q)
+{
+    return q->moving == RA_SIDE_KEYS ? q->queries : q->keys;
+}
+
+static ra_share own_of(const counter *c, int rank)
+{
+    return ra_partition_share(moving(c->of), rank);
+}
+
+/* Rows outside of which the rows first <= i < end that stay need none. */
+static ra_interval hull_of_rows(const ra_traffic_question *q, int64_t first, int64_t end)
+{
+    const ra_plan *p = q->plan;
+    if (q->moving == RA_SIDE_KEYS)
+        return ra_pattern_hull(&p->pattern, first + p->offset, end - first);
+    ra_interval seers =
+        ra_pattern_seers_hull(&p->pattern, (ra_interval){first, end}, (ra_interval){p->offset, p->offset + p->q_len});
+    return (ra_interval){seers.lo - p->offset, seers.hi - p->offset};
+}
+
+/* Whether a rank can read rows of a rank that is counted, by the ends of what it needs. */
 static bool reads_counted(const counter *c, int rank)
 {
-    const ra_plan *p = c->of->plan;
-    ra_share queries = ra_partition_share(c->of->queries, rank);
-    if (queries.rows == 0)
+    ra_share stay = ra_partition_share(staying(c->of), rank);
+    if (stay.rows == 0)
         return false;
-    int64_t first = ra_share_range(&queries, 0).first, end = ra_share_range(&queries, queries.ranges - 1).end;
-    ra_interval seen = ra_pattern_hull(&p->pattern, first + p->offset, end - first);
+    int64_t first = ra_share_range(&stay, 0).first, end = ra_share_range(&stay, stay.ranges - 1).end;
+    ra_interval seen = hull_of_rows(c->of, first, end);
     for (int owner = c->of->first; owner < c->of->end; owner++) {
         ra_share own = own_of(c, owner);
         if (ra_share_rows_between(&own, seen.lo, seen.hi))
@@ -62,7 +82,7 @@ static bool reads_counted(const counter *c, int rank)
 static bool matters(const counter *c, int rank, int before)
 {
     return c->of->end - c->of->first == c->of->keys->ranks || counted(c, rank) || counted(c, before) ||
-           reads_counted(c, rank);
+           reads_counted(c, rank) || (c->of->sums && reads_counted(c, before));
 }
 
 /* Have what a rank reads at hand, in reads[which]; all of it, or what it reads of ranks that are counted. */
@@ -78,11 +98,12 @@ static bool turn_to(counter *c, int which, int rank, bool whole)
     }
     if (c->rank[which] == rank && (c->whole[which] || !whole))
         return true;
-    ra_share queries = ra_partition_share(c->of->queries, rank), own = own_of(c, rank);
-    const ra_interval all = {0, c->of->keys->length};
+    ra_share stay = ra_partition_share(staying(c->of), rank), own = own_of(c, rank);
+    const ra_interval all = {0, moving(c->of)->length};
     ra_row_set_free(&c->reads[which]);
     c->rank[which] = -1;
-    if (!ra_reach_find(&c->reads[which], c->of->plan, c->of->planes, &queries, &own, whole ? all : c->counted))
+    if (!ra_reach_find(&c->reads[which], c->of->plan, c->of->moving, c->of->planes, &stay, &own,
+                       whole ? all : c->counted))
         return false;
     c->rank[which] = rank;
     c->whole[which] = whole;
@@ -121,7 +142,7 @@ static void take(counter *c, const ra_row_set *rows, const ra_partition *partiti
 /* Owners give a rank the rows that the rank before it does not read, each in one phase. */
 static void give(counter *c, const ra_row_set *rows, int rank, int before)
 {
-    find_owners(c, rows, c->of->keys);
+    find_owners(c, rows, moving(c->of));
     for (int i = 0; i < c->owner_count; i++) {
         int owner = c->owners[i];
         ra_traffic *t = figures_of(c, owner);
@@ -130,6 +151,27 @@ static void give(counter *c, const ra_row_set *rows, int rank, int before)
         t->rows_sent += c->rows[owner];
         t->rows_again = ra_max(t->rows_again, c->rows[owner]);
     }
+}
+
+static void give_home(void *user, int owner, int64_t rows)
+{
+    ra_traffic *t = figures_of(user, owner);
+    if (t)
+        t->sums_received += rows;
+}
+
+/* The sums of rows that a rank reads, and the next one does not, go back to their owners. */
+static bool count_home(counter *c, const ra_row_set *reads, const ra_row_set *next, int rank)
+{
+    ra_row_set only = {0};
+    ra_traffic *t = figures_of(c, rank);
+    bool fits = ra_row_set_combine(reads, next, RA_SET_ONLY, &only);
+    if (fits)
+        ra_row_set_owners(&only, moving(c->of), give_home, c);
+    if (fits && t)
+        t->sums_sent += ra_row_set_rows(&only);
+    ra_row_set_free(&only);
+    return fits;
 }
 
 /*
@@ -145,14 +187,14 @@ static bool count_ring_rank(counter *c, int rank, int before)
     bool fits =
         ra_row_set_combine(mine, theirs, RA_SET_BOTH, &both) && ra_row_set_combine(mine, theirs, RA_SET_ONLY, &only);
     if (fits && t)
-        take(c, mine, c->of->keys, t);
+        take(c, mine, moving(c->of), t);
     if (fits && from)
         from->rows_sent += ra_row_set_rows(&both) + ra_row_set_rows_in(mine, &chunk);
     if (fits)
         give(c, &only, rank, before);
     ra_row_set_free(&both);
     ra_row_set_free(&only);
-    return fits;
+    return fits && (!c->of->sums || count_home(c, theirs, mine, before));
 }
 
 static bool count_ring(counter *c)
@@ -179,10 +221,10 @@ static void give_directly(void *user, int owner, int64_t rows)
 /* Every owner gives its rows of each part of the sequence to everyone who reads them. */
 static bool count_broadcast(counter *c)
 {
-    const ra_partition *keys = c->of->keys;
+    const ra_partition *rows = moving(c->of);
     ra_partition parts;
-    bool fits = !ra_partition_make(&parts, "key", keys->length, keys->ranks, RA_ORDER_CONTIGUOUS, NULL, 0);
-    for (int rank = 0; rank < keys->ranks && fits; rank++) {
+    bool fits = !ra_partition_make(&parts, "row", rows->length, rows->ranks, RA_ORDER_CONTIGUOUS, NULL, 0);
+    for (int rank = 0; rank < rows->ranks && fits; rank++) {
         ra_traffic *t = figures_of(c, rank);
         if (!matters(c, rank, rank))
             continue;
@@ -190,18 +232,18 @@ static bool count_broadcast(counter *c)
         if (fits && t)
             take(c, &c->reads[0], &parts, t);
         if (fits)
-            ra_row_set_owners(&c->reads[0], keys, give_directly, c);
+            ra_row_set_owners(&c->reads[0], rows, give_directly, c);
     }
     ra_partition_clear(&parts);
     return fits;
 }
 
-/* Between which the keys of the ranks that are counted are. */
+/* Between which the rows of the ranks that are counted are. */
 static ra_interval hull_of(const ra_traffic_question *question)
 {
     ra_interval hull = {INT64_MAX, 0};
     for (int rank = question->first; rank < question->end; rank++) {
-        ra_share own = ra_partition_share(question->keys, rank);
+        ra_share own = ra_partition_share(moving(question), rank);
         if (own.rows == 0)
             continue;
         hull.lo = ra_min(hull.lo, ra_share_range(&own, 0).first);
@@ -242,16 +284,16 @@ ra_status ra_traffic_broadcast(const ra_traffic_question *question, ra_traffic *
 /* Everybody's rows to everybody. */
 ra_status ra_traffic_allgather(const ra_traffic_question *question, ra_traffic *traffic)
 {
-    const ra_partition *keys = question->keys;
+    const ra_partition *rows = moving(question);
     int64_t owners = 0;
-    for (int rank = 0; rank < keys->ranks; rank++)
-        owners += ra_partition_share(keys, rank).rows > 0;
+    for (int rank = 0; rank < rows->ranks; rank++)
+        owners += ra_partition_share(rows, rank).rows > 0;
     for (int rank = question->first; rank < question->end; rank++) {
-        int64_t own = ra_partition_share(keys, rank).rows;
+        int64_t own = ra_partition_share(rows, rank).rows;
         traffic[rank - question->first] = (ra_traffic){.hops = owners - (own > 0),
-                                                       .rows_sent = question->planes * own * (keys->ranks - 1),
-                                                       .rows_received = question->planes * (keys->length - own),
-                                                       .rows_most = question->planes * (keys->length - own)};
+                                                       .rows_sent = question->planes * own * (rows->ranks - 1),
+                                                       .rows_received = question->planes * (rows->length - own),
+                                                       .rows_most = question->planes * (rows->length - own)};
     }
     return RA_OK;
 }

@@ -5,13 +5,14 @@
 #ifndef RA_PLAN_TRAFFIC_H
 #define RA_PLAN_TRAFFIC_H
 
-#include "plan/plan.h"
+#include "plan/reach.h"
 
 typedef struct ra_traffic {
-    int64_t hops;                     /* parts of the keys of which something came from another rank */
-    int64_t rows_sent, rows_received; /* key rows of the heads of one plane; their values go with them */
+    int64_t hops;                     /* chunks or parts of which something came from another rank */
+    int64_t rows_sent, rows_received; /* of the heads of one plane; what belongs to a row goes with it */
     int64_t rows_most;                /* of those received, the rows of one chunk or part at most */
     int64_t rows_again;               /* own rows that were given up before and are sent in one phase, at most */
+    int64_t sums_sent, sums_received; /* rows whose gradient sums go back to their owners, where sums travel */
 } ra_traffic;
 
 /* The problem, and the ranks first <= r < end whose traffic is counted. */
@@ -20,6 +21,8 @@ typedef struct ra_traffic_question {
     int64_t planes;
     const ra_partition *queries, *keys;
     int first, end;
+    ra_side moving; /* whose rows travel */
+    bool sums;      /* gradient sums of the rows travel, too */
 } ra_traffic_question;
 
 /* One function for each way in which rows travel; traffic[0] is of rank `first`. */

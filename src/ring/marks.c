@@ -64,23 +64,25 @@ static void mark_intervals(const ra_plan *p, const ra_share *queries, const ra_s
         ra_mark_range(keys, seen.lo, seen.hi, words);
 }
 
-/* Mark the members of a lattice at positions lo <= i < hi, all in the block whose word it is. */
-static void mark_in_block(const ra_lattice *lattice, int64_t lo, int64_t hi, uint64_t *word)
+/* Mark the rows `offset` before the members of a lattice at positions lo <= i < hi, all in the block of the word. */
+static void mark_in_block(const ra_lattice *lattice, int64_t lo, int64_t hi, int64_t offset, uint64_t *word)
 {
     ra_interval members = ra_branch_members(lattice, lo, hi);
     for (int64_t member = members.lo; member < members.hi; member++)
-        *word |= UINT64_C(1) << (ra_lattice_position(lattice, member) % RA_KEY_BLOCK);
+        *word |= UINT64_C(1) << ((ra_lattice_position(lattice, member) - offset) % RA_KEY_BLOCK);
 }
 
-/* Mark the members of a lattice at positions lo <= i < hi. */
-static void mark_members(const ra_lattice *lattice, const ra_share *keys, int64_t lo, int64_t hi, uint64_t *words)
+/* Mark the rows of a share that are members of a lattice at positions lo <= i < hi. Row 0 is at position `offset`. */
+static void mark_members(const ra_lattice *lattice, const ra_share *share, int64_t lo, int64_t hi, int64_t offset,
+                         uint64_t *words)
 {
+    lo -= offset, hi -= offset;
     if (ra_lattice_plain(lattice)) {
-        ra_mark_range(keys, lo, hi, words);
+        ra_mark_range(share, lo, hi, words);
         return;
     }
-    for (int64_t i = ra_share_find(keys, lo); i < keys->ranges; i++) {
-        ra_range range = ra_share_range(keys, i);
+    for (int64_t i = ra_share_find(share, lo); i < share->ranges; i++) {
+        ra_range range = ra_share_range(share, i);
         int64_t first = ra_max(range.first, lo), end = ra_min(range.end, hi), origin = range.first / RA_KEY_BLOCK;
         if (first >= end)
             break;
@@ -88,8 +90,8 @@ static void mark_members(const ra_lattice *lattice, const ra_share *keys, int64_
             uint64_t *word = &words[range.block + block - origin];
             /* A branch of rate 1 has marked everything already, mostly. */
             if (*word != UINT64_MAX)
-                mark_in_block(lattice, ra_max(first, block * RA_KEY_BLOCK), ra_min(end, (block + 1) * RA_KEY_BLOCK),
-                              word);
+                mark_in_block(lattice, offset + ra_max(first, block * RA_KEY_BLOCK),
+                              offset + ra_min(end, (block + 1) * RA_KEY_BLOCK), offset, word);
         }
     }
 }
@@ -111,7 +113,7 @@ static void mark_branch(const ra_plan *p, int64_t head, const ra_lattice *lattic
     int64_t lo = ra_lattice_position(lattice, seen.lo), hi = ra_lattice_position(lattice, seen.hi - 1) + 1;
     if (!blocks) {
         if (lo < done->lo || hi > done->hi)
-            mark_members(lattice, keys, lo, hi, words);
+            mark_members(lattice, keys, lo, hi, 0, words);
         *done = (ra_interval){lo, hi};
         return;
     }
@@ -119,7 +121,7 @@ static void mark_branch(const ra_plan *p, int64_t head, const ra_lattice *lattic
     ra_blocks_walk walk =
         ra_blocks_walk_begin(blocks, head, first / blocks->size, lo / blocks->size, (hi - 1) / blocks->size + 1);
     while (ra_blocks_walk_next(&walk, &column, &column_end))
-        mark_members(lattice, keys, ra_max(lo, column * blocks->size), ra_min(hi, column_end * blocks->size), words);
+        mark_members(lattice, keys, ra_max(lo, column * blocks->size), ra_min(hi, column_end * blocks->size), 0, words);
 }
 
 static void mark_head(const ra_plan *p, int64_t head, const ra_share *queries, const ra_share *keys, uint64_t *words)
@@ -140,19 +142,103 @@ static void mark_head(const ra_plan *p, int64_t head, const ra_share *queries, c
     }
 }
 
-void ra_mark_needed(const ra_plan *p, int64_t planes, const ra_share *queries, const ra_share *keys, uint64_t *words)
+/* Calls `mark` for every plane, with each of its query heads that sees something else than its first one. */
+typedef void (*head_marker)(const ra_plan *p, int64_t head, const ra_share *from, const ra_share *on, uint64_t *words);
+
+static void mark_planes(const ra_plan *p, int64_t planes, head_marker mark, const ra_share *from, const ra_share *on,
+                        uint64_t *words)
 {
-    if (ra_pattern_is_interval(&p->pattern)) {
-        mark_intervals(p, queries, keys, words);
-        return;
-    }
-    if (keys->rows == 0)
-        return;
     int64_t heads = p->heads / planes;
     for (int64_t plane = 0; plane < planes; plane++)
         for (int64_t first = plane * heads, head = first; head < first + heads; head++)
             if (head == first || !ra_pattern_same(&p->pattern, first, head))
-                mark_head(p, head, queries, keys, words + plane * keys->blocks);
+                mark(p, head, from, on, words + plane * on->blocks);
+}
+
+void ra_mark_needed(const ra_plan *p, int64_t planes, const ra_share *queries, const ra_share *keys, uint64_t *words)
+{
+    if (ra_pattern_is_interval(&p->pattern))
+        mark_intervals(p, queries, keys, words);
+    else if (keys->rows > 0)
+        mark_planes(p, planes, mark_head, queries, keys, words);
+}
+
+/* ---- The queries that see some keys ------------------------------------------------------------------------------ */
+
+/* What is at hand while the queries of a share are marked that see keys in a branch. */
+typedef struct seer_marker {
+    const ra_plan *plan;
+    ra_lattice lattice;
+    const ra_share *keys, *queries;
+    uint64_t *words;
+    int64_t done; /* members below this one are marked, where they have to be */
+} seer_marker;
+
+/* The queries at positions `within` that see a key at positions lo <= k < hi, which do not come before the last. */
+static void mark_seers_of(seer_marker *m, int64_t lo, int64_t hi, ra_interval within)
+{
+    const ra_lattice *l = &m->lattice;
+    ra_interval seers =
+        ra_branch_seers(&m->plan->pattern, l, ra_branch_members(l, lo, hi), ra_branch_members(l, within.lo, within.hi));
+    seers.lo = ra_max(seers.lo, m->done);
+    if (seers.lo >= seers.hi)
+        return;
+    m->done = seers.hi;
+    mark_members(l, m->queries, ra_lattice_position(l, seers.lo), ra_lattice_position(l, seers.hi - 1) + 1,
+                 m->plan->offset, m->words);
+}
+
+/* The keys of the share at positions lo <= k < hi. */
+static void mark_seers_between(seer_marker *m, int64_t lo, int64_t hi, ra_interval within)
+{
+    for (int64_t i = ra_share_find(m->keys, lo); i < m->keys->ranges; i++) {
+        ra_range range = ra_share_range(m->keys, i);
+        if (range.first >= hi)
+            break;
+        mark_seers_of(m, ra_max(lo, range.first), ra_min(hi, range.end), within);
+    }
+}
+
+/* Queries at positions `within`, all of one row of blocks: the keys of the blocks that it keeps. */
+static void mark_seers_in_row(seer_marker *m, int64_t head, ra_interval within)
+{
+    const ra_blocks *b = m->plan->pattern.blocks;
+    int64_t first = ra_share_range(m->keys, 0).first / b->size, column, column_end;
+    int64_t last = (ra_share_range(m->keys, m->keys->ranges - 1).end - 1) / b->size;
+    ra_blocks_walk walk = ra_blocks_walk_begin(b, head, within.lo / b->size, first, last + 1);
+    m->done = INT64_MIN;
+    while (ra_blocks_walk_next(&walk, &column, &column_end))
+        mark_seers_between(m, column * b->size, column_end * b->size, within);
+}
+
+/* Queries of a range: one row of blocks after the other. */
+static void mark_seers_in_range(seer_marker *m, int64_t head, ra_range range)
+{
+    const ra_blocks *b = m->plan->pattern.blocks;
+    int64_t end = range.end + m->plan->offset;
+    for (int64_t at = ra_max(0, range.first + m->plan->offset), next; at < end; at = next) {
+        next = ra_min(end, (at / b->size + 1) * b->size);
+        mark_seers_in_row(m, head, (ra_interval){at, next});
+    }
+}
+
+static void mark_seers_of_head(const ra_plan *p, int64_t head, const ra_share *keys, const ra_share *queries,
+                               uint64_t *words)
+{
+    const ra_interval all = {p->offset, p->offset + p->q_len};
+    for (int branch = 0; branch < ra_pattern_branches(&p->pattern, head); branch++) {
+        seer_marker m = {p, ra_pattern_lattice(&p->pattern, head, branch), keys, queries, words, INT64_MIN};
+        if (!p->pattern.blocks)
+            mark_seers_between(&m, 0, p->kv_len, all);
+        for (int64_t i = 0; i < queries->ranges && p->pattern.blocks; i++)
+            mark_seers_in_range(&m, head, ra_share_range(queries, i));
+    }
+}
+
+void ra_mark_seers(const ra_plan *p, int64_t planes, const ra_share *keys, const ra_share *queries, uint64_t *words)
+{
+    if (keys->rows > 0 && queries->rows > 0)
+        mark_planes(p, planes, mark_seers_of_head, keys, queries, words);
 }
 
 void ra_mark_extract(const uint64_t *whole, int64_t whole_blocks, int64_t planes, const ra_share *keys, uint64_t *words)

@@ -1,6 +1,7 @@
 /*
- * Marks on rows: one bit for each position of a share of the keys, one word for each of its blocks (ra_range.block).
- * Where key/value heads read different rows, each has a plane of marks of its own; planes lie one after the other.
+ * Marks on rows: one bit for each row of a share of the keys, or of the queries, one word for each of its blocks
+ * (ra_range.block). Where key/value heads read different rows, each has a plane of marks of its own; planes lie one
+ * after the other.
  */
 #ifndef RA_RING_MARKS_H
 #define RA_RING_MARKS_H
@@ -16,6 +17,9 @@ int64_t ra_mark_planes(const ra_plan *plan);
 /* Mark, on words that are zero, the positions of `keys` that the queries of a share see, in all planes. */
 void ra_mark_needed(const ra_plan *plan, int64_t planes, const ra_share *queries, const ra_share *keys,
                     uint64_t *words);
+
+/* The other way round: mark, on words that are zero, the rows of `queries` that see some key of a share. */
+void ra_mark_seers(const ra_plan *plan, int64_t planes, const ra_share *keys, const ra_share *queries, uint64_t *words);
 
 /* The marks of the positions of `keys` out of those of a whole sequence of so many blocks, for all planes. */
 void ra_mark_extract(const uint64_t *whole, int64_t whole_blocks, int64_t planes, const ra_share *keys,

@@ -159,7 +159,12 @@ static ra_status fill_rank(const ra_ring_plan *ring, int rank, const ra_traffic 
 /* Traffic of ranks first .. first + count - 1; free it also after a failure. */
 static ra_status count_traffic(const ra_ring_plan *ring, int first, int count, ra_traffic **traffic)
 {
-    const ra_traffic_question question = {ring->plan, ring->planes, &ring->queries, &ring->keys, first, first + count};
+    const ra_traffic_question question = {.plan = ring->plan,
+                                          .planes = ring->planes,
+                                          .queries = &ring->queries,
+                                          .keys = &ring->keys,
+                                          .first = first,
+                                          .end = first + count};
     *traffic = calloc((size_t)count, sizeof **traffic);
     if (!*traffic)
         return ra_fail(RA_ERROR_MEMORY, "out of memory: the plan of %d ranks", count);
@@ -234,7 +239,8 @@ static ra_status held_at_least(const ra_ring_plan *ring, int rank, int64_t *byte
     ra_row_set reads = {0};
     bool fits = true;
     if (!ring->strategy->reads_everything) {
-        fits = ra_reach_find(&reads, ring->plan, ring->planes, &queries, &own, (ra_interval){0, ring->keys.length});
+        fits = ra_reach_find(&reads, ring->plan, RA_SIDE_KEYS, ring->planes, &queries, &own,
+                             (ra_interval){0, ring->keys.length});
         traffic.rows_received = ra_row_set_rows(&reads);
     }
     ra_row_set_free(&reads);

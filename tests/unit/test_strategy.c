@@ -339,7 +339,11 @@ static void require_traffic(const scene *s)
         for (int from = 0; from < s->ranks; from++)
             for (int to = 0; to < s->ranks; to++)
                 RANK_REQUIRE(s, from, phase, !s->sends[phase][from][to] || s->sends[phase][from][to] == RECEIVED);
-    const ra_traffic_question all = {s->ring->plan, s->planes, &s->ring->queries, &s->ring->keys, 0, s->ranks};
+    const ra_traffic_question all = {.plan = s->ring->plan,
+                                     .planes = s->planes,
+                                     .queries = &s->ring->queries,
+                                     .keys = &s->ring->keys,
+                                     .end = s->ranks};
     SCENE_REQUIRE(s, !s->ring->strategy->traffic(&all, traffic));
     int64_t row_bytes = s->ring->row_bytes[RA_ROLE_KEYS] + s->ring->row_bytes[RA_ROLE_VALUES];
     for (int rank = 0; rank < s->ranks; rank++) {
