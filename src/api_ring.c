@@ -234,10 +234,10 @@ ra_status ra_ring_plan_rank(const ra_ring_plan *ring, int rank, ra_rank_info *in
     ra_status status = check_rank(ring, rank);
     if (!status && !info)
         status = ra_fail(RA_ERROR_ARGUMENT, "info is NULL");
-    ra_rank_plan planned;
+    ra_rank_info ours;
     if (!status)
-        status = ra_ring_plan_one(ring, rank, &planned);
-    return status ? status : ra_copy_out(info, &planned.info, &ra_sized_rank_info);
+        status = ra_ring_plan_one(ring, rank, &ours);
+    return status ? status : ra_copy_out(info, &ours, &ra_sized_rank_info);
 }
 
 /* ---- Rows -------------------------------------------------------------------------------------------------------- */

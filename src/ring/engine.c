@@ -68,7 +68,7 @@ ra_status ra_ring_execute(const ra_ring_plan *ring, const ra_kernel *kernel, ra_
     if (comm->simulated)
         return ra_virtual_run(ring, kernel, tensors, stats);
     ra_rank_stats mine = RA_RANK_STATS_INIT;
-    ra_rank e = ra_rank_make(ring, kernel, tensors, comm->transport.rank, &mine);
+    ra_rank e = ra_rank_make(&ring->passes[0], kernel, tensors, comm->transport.rank, &mine);
     if (!e.planned)
         return ra_fail(RA_ERROR_ARGUMENT, "the plan is for rank %d alone, and this is rank %d", ring->first, e.rank);
     return run_real(&e, comm, stats);

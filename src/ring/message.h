@@ -5,21 +5,21 @@
 
 #include "ring/reads.h"
 
-/* A message of keys and values, all heads, that is stored. */
-ra_message ra_message_of_rows(const ra_ring_plan *ring, int from, int to, int64_t phase);
+/* A message of rows with all that travels with them, of all heads, that is stored. */
+ra_message ra_message_of_rows(const ra_pass *pass, int from, int to, int64_t phase);
 
 /* The share on which the receiver marks the rows of a message, and the sender. */
-ra_share ra_message_keys(const ra_ring_plan *ring, const ra_message *message);
-ra_share ra_message_held(const ra_ring_plan *ring, const ra_message *message);
+ra_share ra_message_share(const ra_pass *pass, const ra_message *message);
+ra_share ra_message_held(const ra_pass *pass, const ra_message *message);
 
 /* The rows of a message: see `rows` above. */
 void ra_message_rows(const ra_reads *reads, const ra_message *message, const ra_share *on, uint64_t *words,
                      uint64_t *scratch);
 
 /* Bytes of so many rows of a message's roles, of the heads of one plane. */
-int64_t ra_message_bytes(const ra_ring_plan *ring, const ra_message *message, int64_t rows);
+int64_t ra_message_bytes(const ra_pass *pass, const ra_message *message, int64_t rows);
 
 /* Runs that so many of the rows of a share are at most, in memory that has rows of the share one after the other. */
-int64_t ra_message_runs(const ra_ring_plan *ring, int64_t rows);
+int64_t ra_message_runs(const ra_pass *pass, int64_t rows);
 
 #endif

@@ -22,7 +22,8 @@ int ra_ring_threads(const ra_options *options, const ra_ring_options *ring)
 /* Keys and values of one position, of all heads. */
 static int64_t kv_row_bytes(const ra_ring_plan *ring)
 {
-    return ring->planes * (ring->row_bytes[RA_ROLE_KEYS] + ring->row_bytes[RA_ROLE_VALUES]);
+    const ra_pass *pass = &ring->passes[0];
+    return ring->planes * (pass->row_bytes[RA_ROLE_KEYS] + pass->row_bytes[RA_ROLE_VALUES]);
 }
 
 /* What a rank reads and writes in place of the caller's tensors. */
@@ -52,28 +53,42 @@ static void find_scratch(ra_ring_plan *ring)
     ring->scratch = ra_memory_rounded(threads * bytes);
 }
 
-/* The largest chunk, and words for the marks on any share. */
-static void find_sizes(ra_ring_plan *ring)
+/* Ranges of the rank that has most. */
+static int64_t most_ranges(const ra_partition *rows)
 {
-    int64_t steps = ring->strategy->steps(ring);
-    ring->chunk_rows = 0;
-    ring->slot_blocks = 1;
-    for (int rank = 0; rank < ring->options.ranks; rank++) {
-        ra_share share = ra_partition_share(&ring->keys, rank);
-        ring->chunk_rows = ra_max(ring->chunk_rows, share.rows);
-        ring->slot_blocks = ra_max(ring->slot_blocks, share.blocks);
+    int64_t most = 1;
+    for (int rank = 0; rank < rows->ranks; rank++)
+        most = ra_max(most, ra_partition_share(rows, rank).ranges);
+    return most;
+}
+
+/* The largest chunk, and words for the marks on any share. */
+static void find_sizes(ra_pass *pass)
+{
+    const ra_strategy_kind *strategy = pass->ring->strategy;
+    int64_t steps = strategy->steps(pass);
+    pass->chunk_rows = 0;
+    pass->slot_blocks = 1;
+    pass->ranges = most_ranges(ra_pass_staying(pass));
+    for (int rank = 0; rank < pass->ring->options.ranks; rank++) {
+        ra_share share = ra_partition_share(ra_pass_moving(pass), rank);
+        pass->chunk_rows = ra_max(pass->chunk_rows, share.rows);
+        pass->slot_blocks = ra_max(pass->slot_blocks, share.blocks);
         if (rank < steps)
-            ring->slot_blocks = ra_max(ring->slot_blocks, ring->strategy->keys(ring, 0, rank).blocks);
+            pass->slot_blocks = ra_max(pass->slot_blocks, strategy->share(pass, 0, rank).blocks);
     }
 }
 
-/* Parts of the keys that a rank sees where all terms are intervals, at most: one for each range of its queries. */
-static int64_t most_ranges(const ra_partition *queries)
+static void add_pass(ra_ring_plan *ring, ra_side moving, unsigned roles)
 {
-    int64_t most = 1;
-    for (int rank = 0; rank < queries->ranks; rank++)
-        most = ra_max(most, ra_partition_share(queries, rank).ranges);
-    return most;
+    ra_pass *pass = &ring->passes[ring->pass_count++];
+    *pass = (ra_pass){.ring = ring, .moving = moving, .roles = roles};
+    for (int role = 0; role < RA_ROLES; role++) {
+        ra_role_shape shape = ra_role_shape_of(ring, role);
+        pass->row_bytes[role] =
+            ring->plan->batch * (shape.heads / ring->planes) * shape.dim * (int64_t)ra_dtype_size(shape.dtype);
+    }
+    find_sizes(pass);
 }
 
 /* What follows from the options and the problem. */
@@ -84,15 +99,12 @@ static void derive(ra_ring_plan *ring)
     if (!ring->strategy)
         ring->strategy = ra_strategy_find(o->strategy);
     ring->planes = ra_mark_planes(p);
-    int64_t heads = p->batch * (p->kv_heads / ring->planes);
     ring->q_row_bytes = p->batch * p->heads * p->head_dim * (int64_t)ra_dtype_size(o->q_dtype);
-    ring->row_bytes[RA_ROLE_KEYS] = heads * p->head_dim * (int64_t)ra_dtype_size(o->k_dtype);
-    ring->row_bytes[RA_ROLE_VALUES] = heads * p->value_dim * (int64_t)ra_dtype_size(o->v_dtype);
     ring->in_place = o->transport == RA_TRANSPORT_THREADS || (o->transport == RA_TRANSPORT_SIM && o->lent);
     ring->hold_own = !(ring->in_place && o->lent);
     ring->threads = ra_ring_threads(&ring->asked, o);
-    ring->query_ranges = most_ranges(&ring->queries);
-    find_sizes(ring);
+    ring->pass_count = 0;
+    add_pass(ring, RA_SIDE_KEYS, 1U << RA_ROLE_KEYS | 1U << RA_ROLE_VALUES);
     find_scratch(ring);
 }
 
@@ -119,18 +131,20 @@ static bool should_spare(const ra_ring_plan *ring, const ra_rank_plan *planned, 
 }
 
 /* Bytes of a rank whose traffic is known, where memory is spared if it has to be. */
-static int64_t bytes_of(const ra_ring_plan *ring, int rank, const ra_workload *work, ra_rank_plan *planned)
+static int64_t bytes_of(const ra_pass *pass, int rank, ra_rank_plan *planned)
 {
-    ra_rank_memory held = ra_ring_memory(ring, rank, planned, work);
-    if (!planned->sparing && should_spare(ring, planned, &held)) {
+    ra_rank_memory held = ra_pass_memory(pass, rank, planned);
+    if (!planned->sparing && should_spare(pass->ring, planned, &held)) {
         planned->sparing = true;
-        held = ra_ring_memory(ring, rank, planned, work);
+        held = ra_pass_memory(pass, rank, planned);
     }
     return held.total;
 }
 
-static ra_status fill_rank(const ra_ring_plan *ring, int rank, const ra_traffic *traffic, ra_rank_plan *planned)
+/* What the rows of a rank that stay are part of. */
+static ra_status count_pairs(const ra_pass *pass, int rank, ra_rank_info *info)
 {
+    const ra_ring_plan *ring = pass->ring;
     ra_workload work;
     ra_status status = RA_OK;
     ra_ring_workload(ring, rank, &work);
@@ -138,69 +152,87 @@ static ra_status fill_rank(const ra_ring_plan *ring, int rank, const ra_traffic 
         work.pairs_visible = ring->plan->all.pairs_visible, work.pairs_worked = ring->plan->all.pairs_worked;
     else
         status = ra_workload_count(&work, ring->plan);
-    if (status)
-        return status;
-    int64_t row_bytes = ring->row_bytes[RA_ROLE_KEYS] + ring->row_bytes[RA_ROLE_VALUES];
+    info->pairs_visible = work.pairs_visible;
+    info->pairs_worked = work.pairs_worked;
+    return status;
+}
+
+static ra_status fill_rank(const ra_pass *pass, int rank, const ra_traffic *traffic, ra_rank_plan *planned)
+{
+    const ra_ring_plan *ring = pass->ring;
+    int64_t row_bytes = ra_pass_row_bytes(pass);
     *planned = (ra_rank_plan){.traffic = *traffic};
     planned->info = (ra_rank_info){.size = sizeof planned->info,
-                                   .q_rows = work.queries.rows,
+                                   .q_rows = ra_partition_share(&ring->queries, rank).rows,
                                    .kv_rows = ra_partition_share(&ring->keys, rank).rows,
-                                   .steps = ring->strategy->steps(ring),
+                                   .steps = ring->strategy->steps(pass),
                                    .hops = row_bytes ? traffic->hops : 0, /* rows of no bytes do not travel */
                                    .bytes_sent = traffic->rows_sent * row_bytes,
                                    .bytes_received = traffic->rows_received * row_bytes,
-                                   .pairs_visible = work.pairs_visible,
-                                   .pairs_worked = work.pairs_worked,
                                    .lent_bytes = lent_bytes(ring, rank)};
-    planned->info.peak_bytes = bytes_of(ring, rank, &work, planned);
-    return RA_OK;
+    planned->info.peak_bytes = bytes_of(pass, rank, planned);
+    return count_pairs(pass, rank, &planned->info);
 }
 
 /* Traffic of ranks first .. first + count - 1; free it also after a failure. */
-static ra_status count_traffic(const ra_ring_plan *ring, int first, int count, ra_traffic **traffic)
+static ra_status count_traffic(const ra_pass *pass, int first, int count, ra_traffic **traffic)
 {
+    const ra_ring_plan *ring = pass->ring;
     const ra_traffic_question question = {.plan = ring->plan,
                                           .planes = ring->planes,
                                           .queries = &ring->queries,
                                           .keys = &ring->keys,
                                           .first = first,
-                                          .end = first + count};
+                                          .end = first + count,
+                                          .moving = pass->moving};
     *traffic = calloc((size_t)count, sizeof **traffic);
     if (!*traffic)
         return ra_fail(RA_ERROR_MEMORY, "out of memory: the plan of %d ranks", count);
     return ring->strategy->traffic(&question, *traffic);
 }
 
-static ra_status plan_ranks(const ra_ring_plan *ring, int first, int count, ra_rank_plan *planned)
+static ra_status plan_ranks(const ra_pass *pass, int first, int count, ra_rank_plan *planned)
 {
     ra_traffic *traffic;
-    ra_status status = count_traffic(ring, first, count, &traffic);
+    ra_status status = count_traffic(pass, first, count, &traffic);
     for (int i = 0; i < count && !status; i++)
-        status = fill_rank(ring, first + i, &traffic[i], &planned[i]);
+        status = fill_rank(pass, first + i, &traffic[i], &planned[i]);
     free(traffic);
     return status;
 }
 
-ra_status ra_ring_plan_one(const ra_ring_plan *ring, int rank, ra_rank_plan *planned)
+ra_status ra_ring_plan_one(const ra_ring_plan *ring, int rank, ra_rank_info *info)
 {
-    const ra_rank_plan *there = ra_ring_planned(ring, rank);
-    if (!there)
-        return plan_ranks(ring, rank, 1, planned);
-    *planned = *there;
-    return RA_OK;
+    ra_rank_plan planned;
+    ra_status status = RA_OK;
+    for (int i = 0; i < ring->pass_count && !status; i++) {
+        const ra_rank_plan *there = ra_pass_planned(&ring->passes[i], rank);
+        if (there)
+            planned = *there;
+        else
+            status = plan_ranks(&ring->passes[i], rank, 1, &planned);
+        if (!status && i == 0)
+            *info = planned.info;
+        else if (!status)
+            ra_rank_info_add(info, &planned.info);
+    }
+    return status;
 }
 
 ra_status ra_ring_plan_fill(ra_ring_plan *ring)
 {
     bool one = ring->options.rank != RA_ALL_RANKS;
+    ra_status status = RA_OK;
     free(ring->ranks);
     derive(ring);
     ring->first = one ? ring->options.rank : 0;
     ring->count = one ? 1 : ring->options.ranks;
-    ring->ranks = calloc((size_t)ring->count, sizeof *ring->ranks);
+    ring->ranks = calloc((size_t)(ring->pass_count * ring->count), sizeof *ring->ranks);
     if (!ring->ranks)
         return ra_fail(RA_ERROR_MEMORY, "out of memory: the plan of %d ranks", ring->count);
-    return plan_ranks(ring, ring->first, ring->count, ring->ranks);
+    for (int i = 0; i < ring->pass_count && !status; i++)
+        status = plan_ranks(&ring->passes[i], ring->first, ring->count, ring->ranks + i * ring->count);
+    return status;
 }
 
 /* Ranks that are threads of one process share its plan; else each process has one rank. */
@@ -215,37 +247,41 @@ static int64_t add_rank(const ra_ring_plan *ring, int64_t bytes, int64_t rank_by
 int64_t ra_ring_largest(const ra_ring_plan *ring)
 {
     int64_t bytes = 0;
-    for (int i = 0; i < ring->count; i++)
-        bytes = add_rank(ring, bytes, ring->ranks[i].info.peak_bytes);
+    for (int i = 0; i < ring->count; i++) {
+        int64_t most = 0;
+        for (int pass = 0; pass < ring->pass_count; pass++)
+            most = ra_max(most, ring->ranks[pass * ring->count + i].info.peak_bytes);
+        bytes = add_rank(ring, bytes, most);
+    }
     return bytes;
 }
 
 /* ---- How much a ring would hold ---------------------------------------------------------------------------------- */
 
 /* What a rank holds with some traffic, where memory is spared. */
-static int64_t held_by_rank(const ra_ring_plan *ring, int rank, ra_traffic traffic)
+static int64_t held_by_rank(const ra_pass *pass, int rank, ra_traffic traffic)
 {
     const ra_rank_plan planned = {.traffic = traffic, .sparing = true};
-    ra_workload work;
-    ra_ring_workload(ring, rank, &work);
-    return ra_ring_memory(ring, rank, &planned, &work).total;
+    return ra_pass_memory(pass, rank, &planned).total;
 }
 
 /* At least: with the rows that a rank reads of others, of all of them as many, and nothing else that travels. */
-static ra_status held_at_least(const ra_ring_plan *ring, int rank, int64_t *bytes)
+static ra_status held_at_least(const ra_pass *pass, int rank, int64_t *bytes)
 {
-    ra_share queries = ra_partition_share(&ring->queries, rank), own = ra_partition_share(&ring->keys, rank);
-    ra_traffic traffic = {.rows_received = ring->planes * (ring->keys.length - own.rows)};
+    const ra_ring_plan *ring = pass->ring;
+    const ra_partition *moving = ra_pass_moving(pass);
+    ra_share stay = ra_partition_share(ra_pass_staying(pass), rank), own = ra_partition_share(moving, rank);
+    ra_traffic traffic = {.rows_received = ring->planes * (moving->length - own.rows)};
     ra_row_set reads = {0};
     bool fits = true;
     if (!ring->strategy->reads_everything) {
-        fits = ra_reach_find(&reads, ring->plan, RA_SIDE_KEYS, ring->planes, &queries, &own,
-                             (ra_interval){0, ring->keys.length});
+        fits = ra_reach_find(&reads, ring->plan, pass->moving, ring->planes, &stay, &own,
+                             (ra_interval){0, moving->length});
         traffic.rows_received = ra_row_set_rows(&reads);
     }
     ra_row_set_free(&reads);
     traffic.rows_most = traffic.rows_received / ra_max(1, ring->options.ranks - 1);
-    *bytes = held_by_rank(ring, rank, traffic);
+    *bytes = held_by_rank(pass, rank, traffic);
     return fits ? RA_OK : ra_fail(RA_ERROR_MEMORY, "out of memory: what rank %d reads", rank);
 }
 
@@ -253,16 +289,17 @@ static ra_status held_at_least(const ra_ring_plan *ring, int rank, int64_t *byte
  * What the largest process holds; traffic NULL: as much as can be. Neighbours with as many rows hold the same then, and
  * are not looked at again; groups of block-sparse queries depend on where they are.
  */
-static int64_t held_with(const ra_ring_plan *ring, const ra_traffic *traffic, int64_t enough)
+static int64_t held_with(const ra_pass *pass, const ra_traffic *traffic, int64_t enough)
 {
-    int64_t bytes = 0, all = ring->planes * ring->keys.length, last = 0, q_rows = -1, kv_rows = -1;
-    int64_t chunk = ring->planes * ra_max(ring->chunk_rows, ring->strategy->keys(ring, 0, 0).rows);
+    const ra_ring_plan *ring = pass->ring;
+    int64_t bytes = 0, all = ring->planes * ra_pass_moving(pass)->length, last = 0, q_rows = -1, kv_rows = -1;
+    int64_t chunk = ring->planes * ra_max(pass->chunk_rows, ring->strategy->share(pass, 0, 0).rows);
     const ra_traffic most = {.rows_received = all, .rows_most = chunk, .rows_again = all, .rows_sent = all};
     for (int rank = 0; rank < ring->options.ranks && bytes <= enough; rank++) {
         ra_share queries = ra_partition_share(&ring->queries, rank), keys = ra_partition_share(&ring->keys, rank);
         bool alike = !traffic && !ring->plan->pattern.blocks && queries.rows == q_rows && keys.rows == kv_rows;
         if (!alike)
-            last = held_by_rank(ring, rank, traffic ? traffic[rank] : most);
+            last = held_by_rank(pass, rank, traffic ? traffic[rank] : most);
         q_rows = queries.rows;
         kv_rows = keys.rows;
         bytes = add_rank(ring, bytes, last);
@@ -270,28 +307,42 @@ static int64_t held_with(const ra_ring_plan *ring, const ra_traffic *traffic, in
     return bytes;
 }
 
-ra_status ra_ring_plan_holds(ra_ring_plan *ring, int64_t enough, int64_t *bytes)
+/* The same for one pass of a ring. */
+static ra_status pass_holds(const ra_pass *pass, int64_t enough, int64_t *bytes)
 {
-    const int looked_at[] = {ring->options.ranks / 2, 0, ring->options.ranks - 1};
+    int ranks = pass->ring->options.ranks;
+    const int looked_at[] = {ranks / 2, 0, ranks - 1};
     ra_traffic *traffic;
-    free(ring->ranks);
-    ring->ranks = NULL;
-    ring->count = 0;
-    derive(ring);
     for (size_t i = 0; i < sizeof looked_at / sizeof *looked_at; i++) {
-        ra_status status = held_at_least(ring, looked_at[i], bytes);
+        ra_status status = held_at_least(pass, looked_at[i], bytes);
         if (status || *bytes > enough)
             return status;
     }
-    int64_t most = held_with(ring, NULL, enough);
+    int64_t most = held_with(pass, NULL, enough);
     if (most <= enough && enough < INT64_MAX) {
         *bytes = most;
         return RA_OK;
     }
-    ra_status status = count_traffic(ring, 0, ring->options.ranks, &traffic);
+    ra_status status = count_traffic(pass, 0, ranks, &traffic);
     if (!status)
-        *bytes = held_with(ring, traffic, enough);
+        *bytes = held_with(pass, traffic, enough);
     free(traffic);
+    return status;
+}
+
+ra_status ra_ring_plan_holds(ra_ring_plan *ring, int64_t enough, int64_t *bytes)
+{
+    ra_status status = RA_OK;
+    free(ring->ranks);
+    ring->ranks = NULL;
+    ring->count = 0;
+    derive(ring);
+    *bytes = 0;
+    for (int i = 0; i < ring->pass_count && !status && *bytes <= enough; i++) {
+        int64_t of_pass;
+        status = pass_holds(&ring->passes[i], enough, &of_pass);
+        *bytes = status ? 0 : ra_max(*bytes, of_pass);
+    }
     return status;
 }
 

@@ -7,8 +7,8 @@
 /* Everything but the partitions and the options, which are there: for all ranks, or for options.rank alone. */
 ra_status ra_ring_plan_fill(ra_ring_plan *ring);
 
-/* One rank, whether or not it was planned before. */
-ra_status ra_ring_plan_one(const ra_ring_plan *ring, int rank, ra_rank_plan *planned);
+/* One rank in all passes, whether or not it was planned before. */
+ra_status ra_ring_plan_one(const ra_ring_plan *ring, int rank, ra_rank_info *info);
 
 /* What the largest process holds, of the ranks that were planned. */
 int64_t ra_ring_largest(const ra_ring_plan *ring);

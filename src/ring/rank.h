@@ -22,16 +22,17 @@
 #include <stdatomic.h>
 
 /*
- * Room for rows of keys and values: the marked positions of a share, head by head, one after the other. With several
+ * Room for rows that travel: the marked positions of a share, head by head, one after the other. With several
  * planes each has words, rows before them and tensors of its own.
  */
 typedef struct ra_slot {
     char *memory[RA_ROLES];
     int64_t room;    /* rows, of all planes */
-    uint64_t *words; /* [planes][keys.blocks] */
+    int64_t rows;    /* that are in it */
+    uint64_t *words; /* [planes][share.blocks] */
     int64_t *before; /* the same: marks before each word */
-    ra_share keys;
-    ra_tensor *tensors[RA_ROLES]; /* [planes] */
+    ra_share share;
+    ra_tensor *tensors[RA_ROLES]; /* [planes]; NULL: a role that does not travel */
 } ra_slot;
 
 typedef struct ra_held {
@@ -104,6 +105,7 @@ struct ra_supply;
 
 typedef struct ra_rank {
     const ra_ring_plan *ring;
+    const ra_pass *pass;
     const ra_rank_plan *planned;
     const ra_kernel *kernel;
     const ra_tensors *tensors;

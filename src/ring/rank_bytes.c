@@ -48,18 +48,20 @@ int64_t ra_ring_storage_bytes(const ra_ring_plan *ring)
     return bytes;
 }
 
-ra_table_sizes ra_ring_tables(const ra_ring_plan *ring)
+ra_table_sizes ra_pass_tables(const ra_pass *pass)
 {
+    const ra_ring_plan *ring = pass->ring;
+    int64_t roles = __builtin_popcount(pass->roles);
     int64_t planes = ring->in_place ? 1 : ring->planes;
     int64_t others = ring->options.transport == RA_TRANSPORT_SIM ? 1 : ring->options.ranks;
-    return (ra_table_sizes){.views = RA_ROLES * planes * RA_SLOTS_MOST,
-                            .peers = ring->in_place ? RA_ROLES * others : 0,
-                            .keys = ra_ring_at_once(ring) ? ring->strategy->steps(ring) : 1};
+    return (ra_table_sizes){.views = roles * planes * RA_SLOTS_MOST,
+                            .peers = ring->in_place ? roles * others : 0,
+                            .keys = ra_ring_at_once(ring) ? ring->strategy->steps(pass) : 1};
 }
 
-static int64_t table_bytes(const ra_ring_plan *ring)
+static int64_t table_bytes(const ra_pass *pass)
 {
-    ra_table_sizes t = ra_ring_tables(ring);
+    ra_table_sizes t = ra_pass_tables(pass);
     return ra_memory_rounded((t.views + t.peers) * (int64_t)sizeof(ra_tensor) + t.keys * (int64_t)sizeof(ra_keys));
 }
 
@@ -73,9 +75,10 @@ static int64_t word_bytes(const ra_ring_plan *ring)
     return (2 * ranks + 1) * told + 2 * ranks * (int64_t)sizeof(ra_segment) + ranks;
 }
 
-static void add_slots(ra_rank_memory *m, const ra_ring_plan *ring, int rank, const ra_rank_plan *planned)
+static void add_slots(ra_rank_memory *m, const ra_pass *pass, int rank, const ra_rank_plan *planned)
 {
-    ra_slot_rows slots = ring->strategy->slot_rows(ring, rank, planned);
+    const ra_ring_plan *ring = pass->ring;
+    ra_slot_rows slots = ring->strategy->slot_rows(pass, rank, planned);
     if (ring->in_place) /* chunks are read where they lie */
         slots = (ra_slot_rows){.rows = {ring->hold_own ? ra_partition_share(&ring->keys, rank).rows : 0}};
     int64_t planes = ring->in_place ? ring->planes : 1, used = 0;
@@ -83,11 +86,12 @@ static void add_slots(ra_rank_memory *m, const ra_ring_plan *ring, int rank, con
         m->slot_rows[i] = slots.rows[i];
         used += slots.rows[i] > 0;
         for (int role = 0; role < RA_ROLES; role++)
-            m->slots += ra_memory_rounded(slots.rows[i] * planes * ring->row_bytes[role]);
+            if (ra_pass_carries(pass, role))
+                m->slots += ra_memory_rounded(slots.rows[i] * planes * pass->row_bytes[role]);
     }
     /* For each slot which rows are in it and how many come before each block. */
     m->marks =
-        ra_memory_rounded((2 * used + WORKING_MARKS) * ring->planes * ring->slot_blocks * (int64_t)sizeof(uint64_t));
+        ra_memory_rounded((2 * used + WORKING_MARKS) * ring->planes * pass->slot_blocks * (int64_t)sizeof(uint64_t));
 }
 
 /* Finished rows on their way into storage. Virtual ranks write one half behind while the other is filled. */
@@ -102,20 +106,32 @@ static void add_output(ra_rank_memory *m, const ra_ring_plan *ring, const ra_wor
         m->output_half = m->output, m->output *= 2;
 }
 
-ra_rank_memory ra_ring_memory(const ra_ring_plan *ring, int rank, const ra_rank_plan *planned, const ra_workload *work)
+/* Segments of the messages of a phase: runs of rows, for each head of each role. */
+static int64_t segment_bytes(const ra_pass *pass, int rank, const ra_rank_plan *planned)
 {
+    const ra_ring_plan *ring = pass->ring;
+    int64_t heads = 0;
+    for (int role = 0; role < RA_ROLES; role++)
+        if (ra_pass_carries(pass, role))
+            heads += ring->plan->batch * (ra_role_shape_of(ring, role).heads / ring->planes);
+    return ra_memory_rounded(heads * ring->strategy->runs(pass, rank, planned) * (int64_t)sizeof(ra_segment));
+}
+
+ra_rank_memory ra_pass_memory(const ra_pass *pass, int rank, const ra_rank_plan *planned)
+{
+    const ra_ring_plan *ring = pass->ring;
     const ra_plan *p = ring->plan;
     bool stored = !ring->options.lent, simulated = ring->options.transport == RA_TRANSPORT_SIM;
     ra_rank_memory m = {0};
+    ra_workload tasks;
+    const ra_workload *work = &tasks;
+    ra_ring_workload(ring, rank, &tasks);
     if (stored)
         m.query = ra_memory_rounded(work->queries.rows * ring->q_row_bytes);
-    add_slots(&m, ring, rank, planned);
-    m.known = ra_memory_rounded((simulated ? 2 : RA_KNOWN_MOST) * ra_reads_words(ring) * (int64_t)sizeof(uint64_t));
-    if (!ring->in_place && !simulated) {
-        int64_t heads = p->batch * (p->kv_heads / ring->planes);
-        m.segments = ra_memory_rounded(RA_ROLES * heads * ring->strategy->runs(ring, rank, planned) *
-                                       (int64_t)sizeof(ra_segment));
-    }
+    add_slots(&m, pass, rank, planned);
+    m.known = ra_memory_rounded((simulated ? 2 : RA_KNOWN_MOST) * ra_reads_words(pass) * (int64_t)sizeof(uint64_t));
+    if (!ring->in_place && !simulated)
+        m.segments = segment_bytes(pass, rank, planned);
     int states = ra_ring_at_once(ring) ? 0 : ra_ring_has_spans(ring) ? 2 : 1;
     m.states = states * ra_memory_rounded(work->units * p->unit_floats * (int64_t)sizeof(float));
     m.scratch = ra_memory_rounded(work->threads * work->scratch_bytes);
@@ -123,7 +139,7 @@ ra_rank_memory ra_ring_memory(const ra_ring_plan *ring, int rank, const ra_rank_
         m.scratch = ring->scratch;
     if (stored && work->groups)
         add_output(&m, ring, work);
-    m.tables = table_bytes(ring);
+    m.tables = table_bytes(pass);
     m.storage = stored ? ra_ring_storage_bytes(ring) : 0;
     m.plan = ra_ring_plan_bytes(ring) + ra_memory_pages(word_bytes(ring)) + (ra_ring_batch(ring) - 1) * m.tables;
     m.total = m.query + m.slots + m.marks + m.known + m.segments + m.states + m.scratch + m.output + m.tables +

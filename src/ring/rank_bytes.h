@@ -18,14 +18,15 @@ typedef struct ra_rank_memory {
 /* The tasks of a rank. */
 void ra_ring_workload(const ra_ring_plan *ring, int rank, ra_workload *work);
 
-ra_rank_memory ra_ring_memory(const ra_ring_plan *ring, int rank, const ra_rank_plan *planned, const ra_workload *work);
+/* What a rank takes in a pass. */
+ra_rank_memory ra_pass_memory(const ra_pass *pass, int rank, const ra_rank_plan *planned);
 
 /* Entries of a rank's tables: views of slots, tensors of ranks whose memory is read, keys that are worked one after the
  * other. */
 typedef struct ra_table_sizes {
     int64_t views, peers, keys;
 } ra_table_sizes;
-ra_table_sizes ra_ring_tables(const ra_ring_plan *ring);
+ra_table_sizes ra_pass_tables(const ra_pass *pass);
 
 /* What the storages of a run hold. */
 int64_t ra_ring_storage_bytes(const ra_ring_plan *ring);

@@ -59,14 +59,17 @@ static ra_status take_blocks(ra_rank *e)
 static void divide_tables(ra_rank *e)
 {
     ra_held *h = &e->held;
-    ra_table_sizes sizes = ra_ring_tables(e->ring);
+    ra_table_sizes sizes = ra_pass_tables(e->pass);
     ra_tensor *views = h->tables;
     memset(h->tables, 0, (size_t)h->memory.tables);
     for (int i = 0; i < RA_SLOTS_MOST; i++)
         for (int role = 0; role < RA_ROLES; role++)
-            h->slots[i].tensors[role] = views + (i * RA_ROLES + role) * h->planes;
-    h->peers = views + sizes.views;
-    h->peer_count = sizes.peers / RA_ROLES;
+            if (ra_pass_carries(e->pass, role)) {
+                h->slots[i].tensors[role] = views;
+                views += h->planes;
+            }
+    h->peers = views;
+    h->peer_count = sizes.peers / __builtin_popcount(e->pass->roles);
     e->work.keys = (ra_keys *)(h->peers + sizes.peers);
     e->work.run.keys = e->work.keys;
 }
@@ -76,15 +79,17 @@ static void divide_slots(ra_rank *e)
     ra_held *h = &e->held;
     char *at = h->slot_memory ? h->slot_memory : h->tables; /* rows of no bytes have an address too */
     uint64_t *words = h->marks;
-    int64_t marks = e->ring->planes * e->ring->slot_blocks, each = e->ring->planes / h->planes;
+    int64_t marks = e->ring->planes * e->pass->slot_blocks, each = e->ring->planes / h->planes;
     for (int i = 0; i < RA_SLOTS_MOST; i++) {
         ra_slot *s = &h->slots[i];
         s->room = h->memory.slot_rows[i];
         if (!s->room)
             continue;
         for (int role = 0; role < RA_ROLES; role++) {
+            if (!ra_pass_carries(e->pass, role))
+                continue;
             s->memory[role] = at;
-            at += ra_memory_rounded(s->room * each * e->ring->row_bytes[role]);
+            at += ra_memory_rounded(s->room * each * e->pass->row_bytes[role]);
         }
         s->words = words;
         s->before = (int64_t *)(words + marks);
@@ -122,7 +127,7 @@ ra_status ra_rank_take_memory(ra_rank *e)
     divide_tables(e);
     divide_slots(e);
     clear_states(e);
-    ra_reads_find(&h->reads, e->ring, e->rank, ra_rank_virtual(e) ? 2 : RA_KNOWN_MOST, h->known);
+    ra_reads_find(&h->reads, e->pass, e->rank, ra_rank_virtual(e) ? 2 : RA_KNOWN_MOST, h->known);
     return RA_OK;
 }
 

@@ -4,11 +4,11 @@
 #include "ring/slot.h"
 #include "ring/supply.h"
 
-/* Rows of a message into held.some, marked on `keys`; returns their bytes. */
-static int64_t find_rows(ra_rank *e, const ra_message *m, const ra_share *keys)
+/* Rows of a message into held.some, marked on `share`; returns their bytes. */
+static int64_t find_rows(ra_rank *e, const ra_message *m, const ra_share *share)
 {
-    ra_message_rows(&e->held.reads, m, keys, e->held.some, e->held.other);
-    return ra_message_bytes(e->ring, m, ra_marked(e->held.some, ra_reads_share_words(e->ring, keys)));
+    ra_message_rows(&e->held.reads, m, share, e->held.some, e->held.other);
+    return ra_message_bytes(e->pass, m, ra_marked(e->held.some, ra_reads_share_words(e->pass, share)));
 }
 
 /*
@@ -21,12 +21,12 @@ static bool is_late(const ra_rank *e, const ra_message *m)
 }
 
 /* Rows that are to be added to others are nothing that a supply can move. */
-static ra_status receive(ra_rank *e, const ra_message *m, const ra_share *keys)
+static ra_status receive(ra_rank *e, const ra_message *m, const ra_share *share)
 {
     if (m->delivery != RA_STORE)
         return ra_fail(RA_ERROR_INTERNAL, "rank %d: rows of rank %d are to be added, and can only be stored", e->rank,
                        m->from);
-    return e->supply->receive(e, m, keys);
+    return e->supply->receive(e, m, share);
 }
 
 /* Receives that are late, or those that are not. */
@@ -36,13 +36,13 @@ static ra_status start_receives(ra_rank *e, bool late, int64_t *came)
     ra_message m;
     ra_status status = RA_OK;
     int64_t phase = e->flight.phase;
-    for (int64_t cursor = 0; !status && s->receive(e->ring, e->rank, phase, &cursor, &m);) {
+    for (int64_t cursor = 0; !status && s->receive(e->pass, e->rank, phase, &cursor, &m);) {
         if (is_late(e, &m) != late) {
             e->flight.late = true;
             continue;
         }
-        ra_share keys = ra_message_keys(e->ring, &m);
-        int64_t bytes = find_rows(e, &m, &keys);
+        ra_share share = ra_message_share(e->pass, &m);
+        int64_t bytes = find_rows(e, &m, &share);
         if (!bytes)
             continue;
         ++*came;
@@ -50,7 +50,7 @@ static ra_status start_receives(ra_rank *e, bool late, int64_t *came)
             e->tally.stats->bytes_received += bytes;
         if (e->tally.ledger)
             e->tally.ledger[m.from] += bytes;
-        status = receive(e, &m, &keys);
+        status = receive(e, &m, &share);
     }
     return status;
 }
@@ -62,18 +62,18 @@ static ra_status start_sends(ra_rank *e, bool late)
     ra_message m;
     ra_status status = RA_OK;
     int64_t phase = e->flight.phase;
-    for (int64_t cursor = 0; !status && !e->tally.ledger && s->send(e->ring, e->rank, phase, &cursor, &m);) {
+    for (int64_t cursor = 0; !status && !e->tally.ledger && s->send(e->pass, e->rank, phase, &cursor, &m);) {
         if (is_late(e, &m) != late) {
             e->flight.late = true;
             continue;
         }
-        ra_share keys = ra_message_held(e->ring, &m);
-        int64_t bytes = find_rows(e, &m, &keys);
+        ra_share share = ra_message_held(e->pass, &m);
+        int64_t bytes = find_rows(e, &m, &share);
         if (!bytes)
             continue;
         if (phase >= e->tally.counted)
             e->tally.stats->bytes_sent += bytes;
-        status = e->supply->send(e, &m, &keys);
+        status = e->supply->send(e, &m, &share);
     }
     return status;
 }
@@ -92,9 +92,9 @@ static ra_status make_room(ra_rank *e, int64_t phase)
     const ra_strategy_kind *s = e->ring->strategy;
     if (e->ring->in_place || phase == s->own_step)
         return RA_OK;
-    ra_share keys = s->keys(e->ring, e->rank, phase);
-    ra_reads_set(&e->held.reads, e->rank, &keys, e->held.some);
-    return ra_slot_set(e, s->slot(phase), &keys, e->held.some, keys.blocks);
+    ra_share share = s->share(e->pass, e->rank, phase);
+    ra_reads_set(&e->held.reads, e->rank, &share, e->held.some);
+    return ra_slot_set(e, s->slot(phase), &share, e->held.some, share.blocks);
 }
 
 /* Own rows of a step whose keys are not a rank's own: out of their slot. */
@@ -104,8 +104,8 @@ static void copy_own(ra_rank *e, int64_t phase)
     if (e->ring->in_place || s->own_step >= 0 || e->held.slots[e->held.own_slot].room == 0)
         return;
     const ra_slot *into = &e->held.slots[s->slot(phase)];
-    const ra_message mine = ra_message_of_rows(e->ring, e->rank, e->rank, phase);
-    if (find_rows(e, &mine, &into->keys))
+    const ra_message mine = ra_message_of_rows(e->pass, e->rank, e->rank, phase);
+    if (find_rows(e, &mine, &into->share))
         ra_slot_copy_own(e, into, e->held.some);
 }
 
@@ -149,8 +149,8 @@ void ra_rank_note_phases(ra_rank *e, int64_t end)
 {
     ra_message m;
     for (int64_t phase = 0; phase < end; phase++)
-        for (int64_t cursor = 0; e->ring->strategy->receive(e->ring, e->rank, phase, &cursor, &m);) {
-            ra_share keys = ra_message_keys(e->ring, &m);
-            e->tally.ledger[m.from] += find_rows(e, &m, &keys);
+        for (int64_t cursor = 0; e->ring->strategy->receive(e->pass, e->rank, phase, &cursor, &m);) {
+            ra_share share = ra_message_share(e->pass, &m);
+            e->tally.ledger[m.from] += find_rows(e, &m, &share);
         }
 }

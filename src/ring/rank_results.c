@@ -122,10 +122,10 @@ ra_status ra_rank_prove(const ra_rank *e)
         (long long)s->peak_bytes, (long long)plan->peak_bytes);
 }
 
-ra_status ra_ledger_prove(const ra_ring_plan *ring, const int64_t *ledger, ra_rank_stats *stats)
+ra_status ra_ledger_prove(const ra_pass *pass, const int64_t *ledger, ra_rank_stats *stats)
 {
-    for (int rank = 0; rank < ring->options.ranks; rank++) {
-        const ra_rank_info *plan = &ra_ring_planned(ring, rank)->info;
+    for (int rank = 0; rank < pass->ring->options.ranks; rank++) {
+        const ra_rank_info *plan = &ra_pass_planned(pass, rank)->info;
         if (stats)
             stats[rank].bytes_sent = ledger[rank];
         if (ledger[rank] != plan->bytes_sent)

@@ -15,6 +15,6 @@ void ra_rank_fill_stats(ra_rank *e, double started);
 /* A run proves itself: what was counted on the way is what the plan counted from the pattern alone. What virtual ranks
  * have sent is known when all of them have run. */
 ra_status ra_rank_prove(const ra_rank *e);
-ra_status ra_ledger_prove(const ra_ring_plan *ring, const int64_t *ledger, ra_rank_stats *stats);
+ra_status ra_ledger_prove(const ra_pass *pass, const int64_t *ledger, ra_rank_stats *stats);
 
 #endif

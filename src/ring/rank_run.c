@@ -13,19 +13,21 @@
 #include "ring/slot.h"
 #include "ring/supply.h"
 
-ra_rank ra_rank_make(const ra_ring_plan *ring, const ra_kernel *kernel, const ra_tensors *tensors, int rank,
+ra_rank ra_rank_make(const ra_pass *pass, const ra_kernel *kernel, const ra_tensors *tensors, int rank,
                      ra_rank_stats *stats)
 {
+    const ra_ring_plan *ring = pass->ring;
     bool simulated = ring->options.transport == RA_TRANSPORT_SIM;
     return (ra_rank){.ring = ring,
-                     .planned = ra_ring_planned(ring, rank),
+                     .pass = pass,
+                     .planned = ra_pass_planned(pass, rank),
                      .kernel = kernel,
                      .tensors = tensors,
                      .supply = ring->in_place ? &ra_supply_memory
                                : simulated    ? &ra_supply_storage
                                               : &ra_supply_messages,
                      .rank = rank,
-                     .steps = ring->strategy->steps(ring),
+                     .steps = ring->strategy->steps(pass),
                      .tally = {.stats = stats}};
 }
 
@@ -33,7 +35,7 @@ ra_rank ra_rank_make(const ra_ring_plan *ring, const ra_kernel *kernel, const ra
 static ra_status set_own(ra_rank *e)
 {
     ra_held *h = &e->held;
-    ra_share own = ra_partition_share(&e->ring->keys, e->rank);
+    ra_share own = ra_partition_share(ra_pass_moving(e->pass), e->rank);
     bool alone = ra_rank_virtual(e);
     ra_status status = RA_OK;
     h->own_slot = 0;
@@ -66,7 +68,7 @@ ra_status ra_rank_prepare(ra_rank *e)
     enum { STORAGES = 5 };
     const ra_storage *const storages[STORAGES] = {t->q, t->k, t->v, t->output, t->lse};
     ra_ring_workload(e->ring, e->rank, &e->work.load);
-    e->held.memory = ra_ring_memory(e->ring, e->rank, e->planned, &e->work.load);
+    e->held.memory = ra_pass_memory(e->pass, e->rank, e->planned);
     for (int i = 0; i < STORAGES; i++)
         e->held.accountant.bytes += storages[i] ? ra_storage_bytes(storages[i]) : 0;
     set_run(e);
@@ -116,7 +118,7 @@ static ra_status load_own(ra_rank *e)
         return RA_OK;
     for (int64_t plane = 0; plane < e->held.planes; plane++)
         for (int role = 0; role < RA_ROLES && !status; role++)
-            status = read_share(e, ra_slot_storage(e, role), &s->keys, plane, &s->tensors[role][plane]);
+            status = read_share(e, ra_slot_storage(e, role), &s->share, plane, &s->tensors[role][plane]);
     return status;
 }
 

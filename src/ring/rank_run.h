@@ -5,7 +5,7 @@
 #include "ring/rank.h"
 
 /* Everything that is not the rank's own: the rest is zeros. */
-ra_rank ra_rank_make(const ra_ring_plan *ring, const ra_kernel *kernel, const ra_tensors *tensors, int rank,
+ra_rank ra_rank_make(const ra_pass *pass, const ra_kernel *kernel, const ra_tensors *tensors, int rank,
                      ra_rank_stats *stats);
 
 /* Tasks and all memory, before anything is read. */

@@ -5,58 +5,77 @@
 
 #include <string.h>
 
-static int64_t key_blocks(const ra_ring_plan *ring)
+static int64_t all_blocks(const ra_pass *pass)
 {
-    return ra_ceil_div(ring->keys.length, RA_KEY_BLOCK);
+    return ra_ceil_div(ra_pass_moving(pass)->length, RA_KEY_BLOCK);
 }
 
-int64_t ra_reads_words(const ra_ring_plan *ring)
+int64_t ra_reads_words(const ra_pass *pass)
 {
-    bool kept = ring->plan->pattern.blocks && !ring->strategy->reads_everything;
-    return kept ? ring->planes * key_blocks(ring) : 0;
+    bool kept = pass->ring->plan->pattern.blocks && !pass->ring->strategy->reads_everything;
+    return kept ? pass->ring->planes * all_blocks(pass) : 0;
 }
 
-int64_t ra_reads_share_words(const ra_ring_plan *ring, const ra_share *keys)
+int64_t ra_reads_share_words(const ra_pass *pass, const ra_share *share)
 {
-    return ring->planes * keys->blocks;
+    return pass->ring->planes * share->blocks;
 }
 
-static void clear(const ra_ring_plan *ring, const ra_share *keys, uint64_t *words)
+static void clear(const ra_pass *pass, const ra_share *share, uint64_t *words)
 {
-    memset(words, 0, (size_t)ra_reads_share_words(ring, keys) * sizeof *words);
+    memset(words, 0, (size_t)ra_reads_share_words(pass, share) * sizeof *words);
 }
 
-void ra_reads_find(ra_reads *r, const ra_ring_plan *ring, int rank, int known, uint64_t *words)
+/* What a rank's rows that stay need of a share, on words that are zero. */
+static void mark_needed(const ra_pass *pass, int rank, const ra_share *share, uint64_t *words)
+{
+    ra_share stay = ra_partition_share(ra_pass_staying(pass), rank);
+    if (pass->moving == RA_SIDE_KEYS)
+        ra_mark_needed(pass->ring->plan, pass->ring->planes, &stay, share, words);
+    else
+        ra_mark_seers(pass->ring->plan, pass->ring->planes, &stay, share, words);
+}
+
+void ra_reads_find(ra_reads *r, const ra_pass *pass, int rank, int known, uint64_t *words)
 {
     static const int steps[RA_KNOWN_MOST] = {0, 1, -1};
-    int64_t each = ra_reads_words(ring);
-    ra_share keys = ra_share_of_range(0, ring->keys.length);
-    *r = (ra_reads){.ring = ring, .words = words};
+    int64_t each = ra_reads_words(pass);
+    ra_share all = ra_share_of_range(0, ra_pass_moving(pass)->length);
+    *r = (ra_reads){.pass = pass, .words = words};
     for (int i = 0; i < known && i < RA_KNOWN_MOST && each > 0; i++) {
-        ra_share queries = ra_partition_share(&ring->queries, ra_rank_before(ring, rank, steps[i]));
-        r->rank[i] = ra_rank_before(ring, rank, steps[i]);
+        r->rank[i] = ra_rank_before(pass, rank, steps[i]);
         memset(words + i * each, 0, (size_t)each * sizeof *words);
-        ra_mark_needed(ring->plan, ring->planes, &queries, &keys, words + i * each);
+        mark_needed(pass, r->rank[i], &all, words + i * each);
         r->known++;
     }
 }
 
-/* Whether a rank can read anything of `keys` at all, by the ends of what it sees. */
-static bool in_reach(const ra_ring_plan *ring, const ra_share *queries, const ra_share *keys)
+/* Rows outside of which the rows first <= i < end that stay need none. */
+static ra_interval hull_of(const ra_pass *pass, int64_t first, int64_t end)
 {
-    if (queries->rows == 0 || keys->rows == 0)
-        return false;
-    const ra_plan *p = ring->plan;
-    int64_t first = ra_share_range(queries, 0).first, end = ra_share_range(queries, queries->ranges - 1).end;
-    ra_interval seen = ra_pattern_hull(&p->pattern, first + p->offset, end - first);
-    return seen.lo < ra_share_range(keys, keys->ranges - 1).end && ra_share_range(keys, 0).first < seen.hi;
+    const ra_plan *p = pass->ring->plan;
+    if (pass->moving == RA_SIDE_KEYS)
+        return ra_pattern_hull(&p->pattern, first + p->offset, end - first);
+    const ra_interval keys = {first, end}, queries = {p->offset, p->offset + p->q_len};
+    ra_interval seers = ra_pattern_seers_hull(&p->pattern, keys, queries);
+    return (ra_interval){seers.lo - p->offset, seers.hi - p->offset};
 }
 
-static void mark_all(const ra_ring_plan *ring, const ra_share *keys, uint64_t *words)
+/* Whether a rank can read anything of a share at all, by the ends of what it needs. */
+static bool in_reach(const ra_pass *pass, int rank, const ra_share *share)
 {
-    clear(ring, keys, words);
-    for (int64_t plane = 0; plane < ring->planes; plane++)
-        ra_mark_range(keys, 0, INT64_MAX, words + plane * keys->blocks);
+    ra_share stay = ra_partition_share(ra_pass_staying(pass), rank);
+    if (stay.rows == 0 || share->rows == 0)
+        return false;
+    ra_interval needed = hull_of(pass, ra_share_range(&stay, 0).first, ra_share_range(&stay, stay.ranges - 1).end);
+    return needed.lo < ra_share_range(share, share->ranges - 1).end && ra_share_range(share, 0).first < needed.hi;
+}
+
+static void mark_all(const ra_pass *pass, const ra_share *share, uint64_t *words)
+{
+    clear(pass, share, words);
+    for (int64_t plane = 0; plane < pass->ring->planes; plane++)
+        ra_mark_range(share, 0, INT64_MAX, words + plane * share->blocks);
 }
 
 /* NULL: it is not kept. */
@@ -64,32 +83,31 @@ static const uint64_t *known_words(const ra_reads *r, int rank)
 {
     for (int i = 0; i < r->known; i++)
         if (r->rank[i] == rank)
-            return r->words + i * ra_reads_words(r->ring);
+            return r->words + i * ra_reads_words(r->pass);
     return NULL;
 }
 
-bool ra_reads_mark(const ra_reads *r, int rank, const ra_share *keys, uint64_t *words)
+bool ra_reads_mark(const ra_reads *r, int rank, const ra_share *share, uint64_t *words)
 {
-    const ra_ring_plan *ring = r->ring;
-    ra_share queries = ra_partition_share(&ring->queries, rank);
-    if (ring->strategy->reads_everything && keys->rows > 0) {
-        mark_all(ring, keys, words);
+    const ra_pass *pass = r->pass;
+    if (pass->ring->strategy->reads_everything && share->rows > 0) {
+        mark_all(pass, share, words);
         return true;
     }
-    if (!in_reach(ring, &queries, keys))
+    if (!in_reach(pass, rank, share))
         return false;
     const uint64_t *known = known_words(r, rank);
     if (known) {
-        ra_mark_extract(known, key_blocks(ring), ring->planes, keys, words);
+        ra_mark_extract(known, all_blocks(pass), pass->ring->planes, share, words);
     } else {
-        clear(ring, keys, words);
-        ra_mark_needed(ring->plan, ring->planes, &queries, keys, words);
+        clear(pass, share, words);
+        mark_needed(pass, rank, share, words);
     }
     return true;
 }
 
-void ra_reads_set(const ra_reads *r, int rank, const ra_share *keys, uint64_t *words)
+void ra_reads_set(const ra_reads *r, int rank, const ra_share *share, uint64_t *words)
 {
-    if (!ra_reads_mark(r, rank, keys, words))
-        clear(r->ring, keys, words);
+    if (!ra_reads_mark(r, rank, share, words))
+        clear(r->pass, share, words);
 }

@@ -4,11 +4,42 @@
 #include "base/checked.h"
 #include "base/memory.h"
 
-int ra_rank_before(const ra_ring_plan *ring, int rank, int64_t steps)
+/* ---- Passes ------------------------------------------------------------------------------------------------------ */
+
+const ra_partition *ra_pass_moving(const ra_pass *pass)
 {
-    int64_t ranks = ring->options.ranks;
+    return pass->moving == RA_SIDE_KEYS ? &pass->ring->keys : &pass->ring->queries;
+}
+
+const ra_partition *ra_pass_staying(const ra_pass *pass)
+{
+    return pass->moving == RA_SIDE_KEYS ? &pass->ring->queries : &pass->ring->keys;
+}
+
+ra_role_shape ra_role_shape_of(const ra_ring_plan *ring, ra_role role)
+{
+    const ra_plan *p = ring->plan;
+    const ra_ring_options *o = &ring->options;
+    const ra_role_shape shapes[RA_ROLES] = {[RA_ROLE_KEYS] = {o->k_dtype, p->kv_heads, p->head_dim},
+                                            [RA_ROLE_VALUES] = {o->v_dtype, p->kv_heads, p->value_dim}};
+    return shapes[role];
+}
+
+int64_t ra_pass_row_bytes(const ra_pass *pass)
+{
+    int64_t bytes = 0;
+    for (int role = 0; role < RA_ROLES; role++)
+        bytes += ra_pass_carries(pass, role) ? pass->row_bytes[role] : 0;
+    return bytes;
+}
+
+int ra_rank_before(const ra_pass *pass, int rank, int64_t steps)
+{
+    int64_t ranks = pass->ring->options.ranks;
     return (int)(((rank - steps) % ranks + ranks) % ranks);
 }
+
+/* ---- The plan ---------------------------------------------------------------------------------------------------- */
 
 bool ra_ring_has_spans(const ra_ring_plan *ring)
 {
@@ -27,15 +58,26 @@ int ra_ring_batch(const ra_ring_plan *ring)
     return ra_ring_at_once(ring) ? (int)ra_ceil_div(ranks, lists) : 1;
 }
 
-const ra_rank_plan *ra_ring_planned(const ra_ring_plan *ring, int rank)
+const ra_rank_plan *ra_pass_planned(const ra_pass *pass, int rank)
 {
+    const ra_ring_plan *ring = pass->ring;
     bool there = ring->ranks && rank >= ring->first && rank < ring->first + ring->count;
-    return there ? &ring->ranks[rank - ring->first] : NULL;
+    return there ? &ring->ranks[(pass - ring->passes) * ring->count + rank - ring->first] : NULL;
+}
+
+void ra_rank_info_add(ra_rank_info *info, const ra_rank_info *further)
+{
+    info->steps += further->steps;
+    info->hops += further->hops;
+    info->bytes_sent += further->bytes_sent;
+    info->bytes_received += further->bytes_received;
+    info->peak_bytes = ra_max(info->peak_bytes, further->peak_bytes);
 }
 
 int64_t ra_ring_plan_bytes(const ra_ring_plan *ring)
 {
     int64_t own = (int64_t)sizeof *ring + ra_partition_bytes(&ring->queries) + ra_partition_bytes(&ring->keys) +
-                  ring->options.ranks * (int64_t)sizeof *ring->ranks; /* as if all were planned: the same for each */
+                  ring->options.ranks * ring->pass_count *
+                      (int64_t)sizeof *ring->ranks; /* as if all were planned: the same for each */
     return ra_memory_pages(own) + ra_plan_bytes(ring->plan);
 }

@@ -7,26 +7,21 @@
 struct ra_ring_plan {
     ra_plan *plan; /* owned */
     const ra_strategy_kind *strategy;
-    ra_ring_options options;     /* its pieces are not kept */
-    bool own_split;              /* pieces of the caller's own */
-    ra_options asked;            /* as the caller gave them */
-    int threads;                 /* of each rank */
-    ra_partition queries, keys;  /* owned */
-    int64_t planes;              /* of marks: 1, or each key/value head has its own */
-    int64_t q_row_bytes;         /* of one position: all batches and heads */
-    int64_t row_bytes[RA_ROLES]; /* the same for the heads of one plane */
-    bool in_place;               /* keys and values are read where they lie, not copied into slots */
-    bool hold_own;               /* a rank has its own keys and values in a slot */
-    int64_t chunk_rows;          /* of the largest chunk */
-    int64_t query_ranges;        /* of the rank that has most */
-    int64_t slot_blocks;         /* words of one plane for any share that rows are marked on */
-    int64_t scratch;             /* of all threads, for whichever virtual ranks are worked together; else 0 */
-    int first, count;            /* the ranks that were planned, */
-    ra_rank_plan *ranks;         /* these; owned */
+    ra_ring_options options;    /* its pieces are not kept */
+    bool own_split;             /* pieces of the caller's own */
+    ra_options asked;           /* as the caller gave them */
+    int threads;                /* of each rank */
+    ra_partition queries, keys; /* owned */
+    int64_t planes;             /* of marks: 1, or each key/value head has its own */
+    int64_t q_row_bytes;        /* of one position: all batches and heads */
+    ra_pass passes[RA_PASSES_MOST];
+    int pass_count;
+    bool in_place;       /* keys and values are read where they lie, not copied into slots */
+    bool hold_own;       /* a rank has its own keys and values in a slot */
+    int64_t scratch;     /* of all threads, for whichever virtual ranks are worked together; else 0 */
+    int first, count;    /* the ranks that were planned, */
+    ra_rank_plan *ranks; /* [pass_count][count]: these; owned */
 };
-
-/* The rank so many places before another. */
-int ra_rank_before(const ra_ring_plan *ring, int rank, int64_t steps);
 
 /* Broadcast and all-gather reproduce the spans of a run in one piece, one after the other. */
 bool ra_ring_has_spans(const ra_ring_plan *ring);
@@ -40,8 +35,11 @@ bool ra_ring_at_once(const ra_ring_plan *ring);
 /* Virtual ranks that are worked together, because none waits for another's keys: maximum ranks per task list. */
 int ra_ring_batch(const ra_ring_plan *ring);
 
-/* The rank of a run, which must have been planned; NULL: it was not. */
-const ra_rank_plan *ra_ring_planned(const ra_ring_plan *ring, int rank);
+/* A rank in a pass; NULL: it was not planned. */
+const ra_rank_plan *ra_pass_planned(const ra_pass *pass, int rank);
+
+/* What a rank does in a further pass on top of what it does in those before. Pairs are those of the first. */
+void ra_rank_info_add(ra_rank_info *info, const ra_rank_info *further);
 
 /*
  * Bytes of the plan, its pattern and its partitions. All ranks are counted as planned, whether or not they were: what a

@@ -12,73 +12,67 @@ enum { PART_BYTES = 4 << 20 };
 
 /* ---- What a slot holds ------------------------------------------------------------------------------------------- */
 
-static ra_dtype dtype_of(const ra_ring_options *o, ra_role role)
-{
-    return role == RA_ROLE_KEYS ? o->k_dtype : o->v_dtype;
-}
-
-static int64_t dim_of(const ra_plan *p, ra_role role)
-{
-    return role == RA_ROLE_KEYS ? p->head_dim : p->value_dim;
-}
-
 /* The tensors of a plane, whose rows come behind those of the planes before it. */
 static void set_plane(ra_rank *e, ra_slot *s, int64_t plane, int64_t first, int64_t rows)
 {
-    const ra_plan *p = e->ring->plan;
-    int64_t heads = p->kv_heads / e->held.planes, each = e->ring->planes / e->held.planes;
-    for (int role = 0; role < RA_ROLES; role++)
+    int64_t planes = e->held.planes, each = e->ring->planes / planes;
+    for (int role = 0; role < RA_ROLES; role++) {
+        if (!ra_pass_carries(e->pass, role))
+            continue;
+        ra_role_shape shape = ra_role_shape_of(e->ring, role);
         s->tensors[role][plane] =
-            ra_tensor_dense(s->memory[role] + first * each * e->ring->row_bytes[role],
-                            dtype_of(&e->ring->options, role), RA_BHSD, p->batch, rows, heads, dim_of(p, role));
+            ra_tensor_dense(s->memory[role] + first * each * e->pass->row_bytes[role], shape.dtype, RA_BHSD,
+                            e->ring->plan->batch, rows, shape.heads / planes, shape.dim);
+    }
 }
 
-ra_status ra_slot_set(ra_rank *e, int slot, const ra_share *keys, const uint64_t *words, int64_t stride)
+ra_status ra_slot_set(ra_rank *e, int slot, const ra_share *share, const uint64_t *words, int64_t stride)
 {
     ra_slot *s = &e->held.slots[slot];
     int64_t all = 0;
     for (int64_t plane = 0; plane < e->held.planes; plane++)
-        all += ra_marked(words + plane * stride, keys->blocks);
+        all += ra_marked(words + plane * stride, share->blocks);
     if (all > s->room)
-        return ra_fail(RA_ERROR_INTERNAL, "rank %d: %lld rows of keys where %lld were planned", e->rank, (long long)all,
+        return ra_fail(RA_ERROR_INTERNAL, "rank %d: %lld rows where %lld were planned", e->rank, (long long)all,
                        (long long)s->room);
-    s->keys = *keys;
+    s->share = *share;
     all = 0;
     for (int64_t plane = 0; plane < e->held.planes && s->room; plane++) {
-        uint64_t *own = s->words + plane * keys->blocks;
-        memmove(own, words + plane * stride, (size_t)keys->blocks * sizeof *own);
-        ra_marks_before(own, keys->blocks, s->before + plane * keys->blocks);
-        int64_t rows = ra_marked(own, keys->blocks);
+        uint64_t *own = s->words + plane * share->blocks;
+        memmove(own, words + plane * stride, (size_t)share->blocks * sizeof *own);
+        ra_marks_before(own, share->blocks, s->before + plane * share->blocks);
+        int64_t rows = ra_marked(own, share->blocks);
         set_plane(e, s, plane, all, rows);
         all += rows;
     }
+    s->rows = all;
     return RA_OK;
 }
 
-ra_status ra_slot_set_all(ra_rank *e, int slot, const ra_share *keys)
+ra_status ra_slot_set_all(ra_rank *e, int slot, const ra_share *share)
 {
     uint64_t *words = e->held.some;
-    memset(words, 0, (size_t)(e->held.planes * keys->blocks) * sizeof *words);
+    memset(words, 0, (size_t)(e->held.planes * share->blocks) * sizeof *words);
     for (int64_t plane = 0; plane < e->held.planes; plane++)
-        ra_mark_range(keys, 0, INT64_MAX, words + plane * keys->blocks);
-    return ra_slot_set(e, slot, keys, words, keys->blocks);
+        ra_mark_range(share, 0, INT64_MAX, words + plane * share->blocks);
+    return ra_slot_set(e, slot, share, words, share->blocks);
 }
 
 ra_keys ra_slot_keys(const ra_rank *e, const ra_slot *s)
 {
-    return (ra_keys){.share = s->keys,
+    return (ra_keys){.share = s->share,
                      .k = s->tensors[RA_ROLE_KEYS],
                      .v = s->tensors[RA_ROLE_VALUES],
                      .words = s->words,
                      .before = s->before,
-                     .head_words = e->held.planes > 1 ? s->keys.blocks : 0};
+                     .head_words = e->held.planes > 1 ? s->share.blocks : 0};
 }
 
 /* The row of a plane in a slot that has a position. */
 static int64_t row_of(const ra_slot *s, int64_t plane, int64_t position)
 {
-    ra_range range = ra_share_range(&s->keys, ra_share_find(&s->keys, position));
-    int64_t word = plane * s->keys.blocks + range.block + position / RA_KEY_BLOCK - range.first / RA_KEY_BLOCK;
+    ra_range range = ra_share_range(&s->share, ra_share_find(&s->share, position));
+    int64_t word = plane * s->share.blocks + range.block + position / RA_KEY_BLOCK - range.first / RA_KEY_BLOCK;
     uint64_t below = (UINT64_C(1) << (position % RA_KEY_BLOCK)) - 1;
     return s->before[word] + __builtin_popcountll(s->words[word] & below);
 }
@@ -87,7 +81,8 @@ static int64_t row_of(const ra_slot *s, int64_t plane, int64_t position)
 
 ra_storage *ra_slot_storage(const ra_rank *e, ra_role role)
 {
-    return role == RA_ROLE_KEYS ? e->tensors->k : e->tensors->v;
+    ra_storage *const storages[RA_ROLES] = {[RA_ROLE_KEYS] = e->tensors->k, [RA_ROLE_VALUES] = e->tensors->v};
+    return storages[role];
 }
 
 ra_status ra_slot_read_rows(ra_rank *e, ra_storage *storage, int64_t first, int64_t count, int64_t head,
@@ -110,24 +105,33 @@ ra_status ra_slot_read_rows(ra_rank *e, ra_storage *storage, int64_t first, int6
     return status;
 }
 
-/* Where a position is in the storage of keys and values. */
+/* Where a position is in the storage of rows that travel. */
 static int64_t storage_row(const ra_rank *e, int64_t position)
 {
     if (!e->tensors->parts)
         return position;
-    ra_share own = ra_partition_share(&e->ring->keys, e->rank);
+    ra_share own = ra_partition_share(ra_pass_moving(e->pass), e->rank);
     return ra_share_rows_below(&own, position);
+}
+
+static ra_status read_run(ra_rank *e, const ra_slot *s, int64_t plane, const ra_position_run *run)
+{
+    int64_t first = storage_row(e, run->position), row = row_of(s, plane, run->position);
+    ra_status status = RA_OK;
+    for (int role = 0; role < RA_ROLES && !status; role++)
+        if (e->pass->roles >> role & 1)
+            status = ra_slot_read_rows(e, ra_slot_storage(e, role), first, run->rows,
+                                       plane * s->tensors[role][plane].heads, &s->tensors[role][plane], row);
+    return status;
 }
 
 static ra_status read_plane(ra_rank *e, const ra_slot *s, int64_t plane, const uint64_t *rows)
 {
-    ra_position_walk walk = {&s->keys, rows, 0, 0, 0};
+    ra_position_walk walk = {&s->share, rows, 0, 0, 0};
     ra_position_run run;
     ra_status status = RA_OK;
     while (!status && ra_position_walk_next(&walk, &run))
-        for (int role = 0; role < RA_ROLES && !status; role++)
-            status = ra_slot_read_rows(e, ra_slot_storage(e, role), storage_row(e, run.position), run.rows, plane,
-                                       &s->tensors[role][plane], row_of(s, plane, run.position));
+        status = read_run(e, s, plane, &run);
     return status;
 }
 
@@ -150,25 +154,27 @@ static void copy_rows(const ra_tensor *from, int64_t from_row, const ra_tensor *
 }
 
 /* The slot of own rows has all of them, one after the other. */
-static void copy_plane(const ra_slot *own, const ra_slot *into, int64_t plane, const uint64_t *rows)
+static void copy_plane(const ra_rank *e, const ra_slot *into, int64_t plane, const uint64_t *rows)
 {
-    ra_position_walk walk = {&into->keys, rows, 0, 0, 0};
+    const ra_slot *own = &e->held.slots[e->held.own_slot];
+    ra_position_walk walk = {&into->share, rows, 0, 0, 0};
     ra_position_run run;
     while (ra_position_walk_next(&walk, &run))
         for (int64_t at = run.position, end = at + run.rows, count; at < end; at += count) {
-            ra_range range = ra_share_range(&own->keys, ra_share_find(&own->keys, at));
+            ra_range range = ra_share_range(&own->share, ra_share_find(&own->share, at));
             int64_t row = range.row + at - range.first;
             count = ra_min(end, range.end) - at;
             for (int role = 0; role < RA_ROLES; role++)
-                copy_rows(&own->tensors[role][plane], row, &into->tensors[role][plane], row_of(into, plane, at), count);
+                if (e->pass->roles >> role & 1)
+                    copy_rows(&own->tensors[role][plane], row, &into->tensors[role][plane], row_of(into, plane, at),
+                              count);
         }
 }
 
 void ra_slot_copy_own(ra_rank *e, const ra_slot *into, const uint64_t *rows)
 {
-    const ra_slot *own = &e->held.slots[e->held.own_slot];
     for (int64_t plane = 0; plane < e->held.planes; plane++)
-        copy_plane(own, into, plane, rows + plane * into->keys.blocks);
+        copy_plane(e, into, plane, rows + plane * into->share.blocks);
 }
 
 /* ---- Messages ---------------------------------------------------------------------------------------------------- */
@@ -187,7 +193,7 @@ static ra_status add_segment(ra_rank *e, void *at, int64_t bytes)
 static ra_status add_head(ra_rank *e, const ra_slot *s, const ra_tensor *t, int64_t plane, int64_t head,
                           const uint64_t *rows, bool *whole)
 {
-    int64_t row_bytes = t->dim * (int64_t)ra_dtype_size(t->dtype), blocks = s->keys.blocks;
+    int64_t row_bytes = t->dim * (int64_t)ra_dtype_size(t->dtype), blocks = s->share.blocks;
     ra_mark_walk walk = ra_mark_walk_begin(rows, s->words + plane * blocks, blocks);
     ra_mark_run run;
     ra_status status = RA_OK;
@@ -205,8 +211,9 @@ static ra_status add_head(ra_rank *e, const ra_slot *s, const ra_tensor *t, int6
 static ra_status add_plane(ra_rank *e, const ra_slot *s, const ra_tensor *t, int64_t plane, const ra_message *m,
                            const uint64_t *rows)
 {
-    int64_t before = plane * t->heads, first = ra_max(0, m->head - before);
-    int64_t end = ra_min(t->heads, m->head + m->heads - before);
+    int64_t each = t->heads * e->held.planes / e->ring->plan->kv_heads; /* heads to a key/value head */
+    int64_t before = plane * t->heads, first = ra_max(0, m->head * each - before);
+    int64_t end = ra_min(t->heads, (m->head + m->heads) * each - before);
     bool whole = first == 0 && end == t->heads;
     ra_status status = RA_OK;
     for (int64_t batch = 0; batch < t->batch; batch++)
@@ -223,6 +230,6 @@ ra_status ra_slot_add_segments(ra_rank *e, const ra_slot *s, const ra_message *m
     ra_status status = RA_OK;
     for (int role = 0; role < RA_ROLES; role++)
         for (int64_t plane = 0; plane < e->held.planes && !status && m->roles >> role & 1; plane++)
-            status = add_plane(e, s, &s->tensors[role][plane], plane, m, rows + plane * s->keys.blocks);
+            status = add_plane(e, s, &s->tensors[role][plane], plane, m, rows + plane * s->share.blocks);
     return status;
 }

@@ -6,10 +6,10 @@
 
 /* Say that a slot holds the rows that are marked in `words` on a share from now on; `stride` words are between planes.
  * RA_ERROR_INTERNAL if there is no room for them. */
-ra_status ra_slot_set(ra_rank *e, int slot, const ra_share *keys, const uint64_t *words, int64_t stride);
+ra_status ra_slot_set(ra_rank *e, int slot, const ra_share *share, const uint64_t *words, int64_t stride);
 
 /* The same with all rows of a share. */
-ra_status ra_slot_set_all(ra_rank *e, int slot, const ra_share *keys);
+ra_status ra_slot_set_all(ra_rank *e, int slot, const ra_share *share);
 
 /* Read rows `first` .. of a storage to rows `row` .. of a tensor, all batches; of its heads those from `head` on. */
 ra_status ra_slot_read_rows(ra_rank *e, ra_storage *storage, int64_t first, int64_t count, int64_t head,

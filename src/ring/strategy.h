@@ -1,18 +1,15 @@
 /*
- * A strategy says what travels: which keys a rank works on at which step, and who gives which rows to whom. It is a
- * table of pure functions of the plan, a rank and a step; the engine moves the messages without knowing which strategy
+ * A strategy says what travels: which rows a rank works on at which step, and who gives which rows to whom. It is a
+ * table of pure functions of a pass, a rank and a step; the engine moves the messages without knowing which strategy
  * they are of. A new strategy is one file, one line in strategy_table.c, and one test.
  *
- * A run is a sequence of steps. Before step t all ranks pass phase t, in which the rows of step t travel, while step
+ * A pass is a sequence of steps. Before step t all ranks pass phase t, in which the rows of step t travel, while step
  * t - 1 is computed.
  */
 #ifndef RA_RING_STRATEGY_H
 #define RA_RING_STRATEGY_H
 
-#include "plan/traffic.h"
-
-/* What rows are of. A message carries rows of some roles, and a slot has memory for each. */
-typedef enum ra_role { RA_ROLE_KEYS, RA_ROLE_VALUES, RA_ROLES } ra_role;
+#include "ring/pass.h"
 
 /* Slots of a rank: room for the rows of chunks. */
 enum { RA_SLOTS_MOST = 3 };
@@ -27,7 +24,7 @@ typedef struct ra_message {
     int from, to;
     int64_t phase;
     unsigned roles;      /* bits 1 << ra_role: what it carries, one role after the other */
-    int64_t head, heads; /* the key/value heads whose rows it carries */
+    int64_t head, heads; /* the key/value heads whose rows it carries; of queries, the query heads that share them */
     ra_delivery delivery;
     int64_t held; /* the step in whose slot the sender has the rows; -1: they are its own */
     bool again;   /* own rows whose slot has been given up: the sender reads them once more */
@@ -49,28 +46,28 @@ typedef struct ra_slot_rows {
 typedef struct ra_strategy_kind {
     ra_strategy id;
     const char *name;
-    int64_t (*steps)(const ra_ring_plan *ring);
-    /* The keys of a rank's step. */
-    ra_share (*keys)(const ra_ring_plan *ring, int rank, int64_t step);
+    int64_t (*steps)(const ra_pass *pass);
+    /* The rows of the moving side that a rank works on at a step. */
+    ra_share (*share)(const ra_pass *pass, int rank, int64_t step);
     /*
      * The messages of a phase to and from a rank, one at a time: *cursor is 0 for the first, and false says that there
      * are no more. A message may turn out to have no rows; it is then not sent.
      */
-    bool (*receive)(const ra_ring_plan *ring, int rank, int64_t phase, int64_t *cursor, ra_message *message);
-    bool (*send)(const ra_ring_plan *ring, int rank, int64_t phase, int64_t *cursor, ra_message *message);
+    bool (*receive)(const ra_pass *pass, int rank, int64_t phase, int64_t *cursor, ra_message *message);
+    bool (*send)(const ra_pass *pass, int rank, int64_t phase, int64_t *cursor, ra_message *message);
     /* Mark the rows of a message on a share that has all of them; words that are not cleared, and as many to work with.
      */
     void (*rows)(const struct ra_reads *reads, const ra_message *message, const ra_share *on, uint64_t *words,
                  uint64_t *scratch);
     /* What is kept. */
-    ra_slot_rows (*slot_rows)(const ra_ring_plan *ring, int rank, const ra_rank_plan *planned);
+    ra_slot_rows (*slot_rows)(const ra_pass *pass, int rank, const ra_rank_plan *planned);
     int (*slot)(int64_t step);
     /* Runs of rows that the messages of one phase consist of in a rank's memory, at most, for one head and role. */
-    int64_t (*runs)(const ra_ring_plan *ring, int rank, const ra_rank_plan *planned);
+    int64_t (*runs)(const ra_pass *pass, int rank, const ra_rank_plan *planned);
     /* The slot for own rows that are read again for a phase. */
     int (*slot_again)(const ra_rank_plan *planned, int64_t phase);
     int64_t own_step;           /* the step that works on own rows in their slot; -1: none does, they are copied */
-    bool reads_everything;      /* a rank is given all keys, whatever it sees */
+    bool reads_everything;      /* a rank is given all rows, whatever it needs */
     bool has_spans;             /* the spans of a run in one piece are reproduced */
     bool hop_a_message;         /* each message is a hop; else all messages of a phase are one */
     ra_traffic_counter traffic; /* what the plan counts, in its own way */

@@ -11,10 +11,7 @@ static const ra_slot *slot_of(const ra_rank *e, int64_t step)
 int64_t ra_supply_slot_rows(ra_rank *e, int64_t step)
 {
     const ra_slot *s = slot_of(e, step);
-    int64_t rows = 0;
-    for (int64_t plane = 0; plane < e->held.planes && s->room; plane++)
-        rows += s->tensors[RA_ROLE_KEYS][plane].seq;
-    return rows;
+    return s->room ? s->rows : 0;
 }
 
 ra_status ra_supply_enter_slot(ra_rank *e, int64_t step)

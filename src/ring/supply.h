@@ -11,9 +11,9 @@
 #include "ring/rank.h"
 
 typedef struct ra_supply {
-    /* Begin a message whose rows are marked in held.some, on `keys`. */
-    ra_status (*receive)(ra_rank *e, const ra_message *message, const ra_share *keys);
-    ra_status (*send)(ra_rank *e, const ra_message *message, const ra_share *keys);
+    /* Begin a message whose rows are marked in held.some, on `share`. */
+    ra_status (*receive)(ra_rank *e, const ra_message *message, const ra_share *share);
+    ra_status (*send)(ra_rank *e, const ra_message *message, const ra_share *share);
     /* All messages of the phase have been begun. */
     ra_status (*begun)(ra_rank *e);
     /* Until the rows of the phase are here. */

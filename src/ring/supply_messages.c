@@ -18,11 +18,11 @@ static const ra_segment *segments_from(const ra_rank *e, int64_t first)
     return e->flight.segments > first ? (const ra_segment *)e->held.segments + first : NULL;
 }
 
-static ra_status receive(ra_rank *e, const ra_message *m, const ra_share *keys)
+static ra_status receive(ra_rank *e, const ra_message *m, const ra_share *share)
 {
     ra_transport *t = e->link.transport;
     if (travelled_before(e, m->phase)) {
-        ra_wanted_add(e, keys);
+        ra_wanted_add(e, share);
         return RA_OK;
     }
     int64_t first = e->flight.segments;
@@ -34,12 +34,12 @@ static ra_status receive(ra_rank *e, const ra_message *m, const ra_share *keys)
 }
 
 /* Own rows that were given up and are wanted now. */
-static ra_status read_again(ra_rank *e, int slot, const ra_share *keys)
+static ra_status read_again(ra_rank *e, int slot, const ra_share *share)
 {
     double start = ra_seconds();
-    ra_status status = ra_slot_set(e, slot, keys, e->held.some, keys->blocks);
+    ra_status status = ra_slot_set(e, slot, share, e->held.some, share->blocks);
     if (!status)
-        status = ra_slot_read(e, &e->held.slots[slot], e->held.some, keys->blocks);
+        status = ra_slot_read(e, &e->held.slots[slot], e->held.some, share->blocks);
     e->tally.stats->seconds_io += ra_seconds() - start;
     return status;
 }
@@ -51,14 +51,14 @@ static int slot_of(const ra_rank *e, const ra_message *m)
     return m->held < 0 ? e->held.own_slot : e->ring->strategy->slot(m->held);
 }
 
-static ra_status send(ra_rank *e, const ra_message *m, const ra_share *keys)
+static ra_status send(ra_rank *e, const ra_message *m, const ra_share *share)
 {
     ra_transport *t = e->link.transport;
     if (travelled_before(e, m->phase))
         return RA_OK;
     int64_t first = e->flight.segments;
     int slot = slot_of(e, m);
-    ra_status status = m->again ? read_again(e, slot, keys) : RA_OK;
+    ra_status status = m->again ? read_again(e, slot, share) : RA_OK;
     if (!status)
         status = ra_slot_add_segments(e, &e->held.slots[slot], m, e->held.some);
     return status

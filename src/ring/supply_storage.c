@@ -3,16 +3,16 @@
 #include "ring/supply.h"
 #include "ring/wanted.h"
 
-static ra_status receive(ra_rank *e, const ra_message *m, const ra_share *keys)
+static ra_status receive(ra_rank *e, const ra_message *m, const ra_share *share)
 {
     (void)m;
-    ra_wanted_add(e, keys);
+    ra_wanted_add(e, share);
     return RA_OK;
 }
 
-static ra_status send(ra_rank *e, const ra_message *m, const ra_share *keys)
+static ra_status send(ra_rank *e, const ra_message *m, const ra_share *share)
 {
-    (void)e, (void)m, (void)keys;
+    (void)e, (void)m, (void)share;
     return RA_OK;
 }
 

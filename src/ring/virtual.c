@@ -43,7 +43,7 @@ static void make(company *all, member *m, int rank)
 {
     ra_rank *e = &m->rank;
     m->stats = (ra_rank_stats)RA_RANK_STATS_INIT;
-    *e = ra_rank_make(all->ring, all->kernel, all->tensors, rank, &m->stats);
+    *e = ra_rank_make(&all->ring->passes[0], all->kernel, all->tensors, rank, &m->stats);
     e->held.spare = &all->spare;
     e->flight.behind = all->behind;
     e->tally.ledger = all->ledger;
@@ -245,7 +245,7 @@ static ra_status run_batches(company *all, member *some)
     for (int first = status ? ranks : (int)point.rank; first < ranks && !status; first += batch)
         status = run_batch(all, some, first, (int)ra_min(batch, ranks - first), first == point.rank ? &point : NULL);
     if (!status)
-        status = ra_ledger_prove(all->ring, all->ledger, all->stats);
+        status = ra_ledger_prove(&all->ring->passes[0], all->ledger, all->stats);
     return status ? status : report_end(all);
 }
 

@@ -7,9 +7,9 @@
 
 #include <string.h>
 
-void ra_wanted_add(ra_rank *e, const ra_share *keys)
+void ra_wanted_add(ra_rank *e, const ra_share *share)
 {
-    int64_t words = e->held.planes * keys->blocks;
+    int64_t words = e->held.planes * share->blocks;
     if (e->flight.wanted_phase < 0)
         memset(e->held.wanted, 0, (size_t)words * sizeof *e->held.wanted);
     e->flight.wanted_phase = e->flight.phase;
@@ -22,7 +22,7 @@ static ra_status read_wanted(void *user)
     ra_rank *e = user;
     double start = ra_seconds();
     const ra_slot *slot = &e->held.slots[e->ring->strategy->slot(e->flight.wanted_phase)];
-    ra_status status = ra_slot_read(e, slot, e->held.wanted, slot->keys.blocks);
+    ra_status status = ra_slot_read(e, slot, e->held.wanted, slot->share.blocks);
     e->flight.seconds_behind = ra_seconds() - start;
     return status;
 }

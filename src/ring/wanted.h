@@ -5,7 +5,7 @@
 #include "ring/rank.h"
 
 /* Note the rows that are marked in held.some, on the keys of the phase that is being started. */
-void ra_wanted_add(ra_rank *e, const ra_share *keys);
+void ra_wanted_add(ra_rank *e, const ra_share *share);
 
 /* Read what was noted: in the background, or at once. */
 ra_status ra_wanted_start(ra_rank *e);

@@ -12,30 +12,30 @@
 
 enum { MOST_RANKS = 8 };
 
-static int64_t steps(const ra_ring_plan *ring)
+static int64_t steps(const ra_pass *pass)
 {
-    return ring->options.ranks;
+    return pass->ring->options.ranks;
 }
 
-static ra_share keys(const ra_ring_plan *ring, int rank, int64_t step)
+static ra_share share(const ra_pass *pass, int rank, int64_t step)
 {
-    return ra_partition_share(&ring->keys, ra_rank_before(ring, rank, -step));
+    return ra_partition_share(ra_pass_moving(pass), ra_rank_before(pass, rank, -step));
 }
 
-static bool receive(const ra_ring_plan *ring, int rank, int64_t phase, int64_t *cursor, ra_message *m)
+static bool receive(const ra_pass *pass, int rank, int64_t phase, int64_t *cursor, ra_message *m)
 {
     if (phase == 0 || (*cursor)++ > 0)
         return false;
-    *m = ra_message_of_rows(ring, ra_rank_before(ring, rank, -phase), rank, phase);
+    *m = ra_message_of_rows(pass, ra_rank_before(pass, rank, -phase), rank, phase);
     m->again = phase > 1;
     return true;
 }
 
-static bool send(const ra_ring_plan *ring, int rank, int64_t phase, int64_t *cursor, ra_message *m)
+static bool send(const ra_pass *pass, int rank, int64_t phase, int64_t *cursor, ra_message *m)
 {
     if (phase == 0 || (*cursor)++ > 0)
         return false;
-    *m = ra_message_of_rows(ring, rank, ra_rank_before(ring, rank, phase), phase);
+    *m = ra_message_of_rows(pass, rank, ra_rank_before(pass, rank, phase), phase);
     m->again = phase > 1;
     return true;
 }
@@ -46,9 +46,10 @@ static void rows(const ra_reads *reads, const ra_message *m, const ra_share *on,
     ra_reads_set(reads, m->to, on, words);
 }
 
-static ra_slot_rows slot_rows(const ra_ring_plan *ring, int rank, const ra_rank_plan *planned)
+static ra_slot_rows slot_rows(const ra_pass *pass, int rank, const ra_rank_plan *planned)
 {
-    int64_t own = ring->planes * ra_partition_share(&ring->keys, rank).rows, chunk = ring->planes * ring->chunk_rows;
+    int64_t own = pass->ring->planes * ra_partition_share(ra_pass_moving(pass), rank).rows,
+            chunk = pass->ring->planes * pass->chunk_rows;
     (void)planned;
     return (ra_slot_rows){{chunk > own ? chunk : own, chunk, own}, 0};
 }
@@ -63,10 +64,10 @@ static int slot_again(const ra_rank_plan *planned, int64_t phase)
     return planned->sparing ? slot(phase - 1) : 2;
 }
 
-static int64_t runs(const ra_ring_plan *ring, int rank, const ra_rank_plan *planned)
+static int64_t runs(const ra_pass *pass, int rank, const ra_rank_plan *planned)
 {
     (void)rank, (void)planned;
-    return 2 * ring->planes * ring->chunk_rows;
+    return 2 * pass->ring->planes * pass->chunk_rows;
 }
 
 /* Whether a query head of a plane on a rank sees a key. */
@@ -120,7 +121,7 @@ static ra_status traffic(const ra_traffic_question *q, ra_traffic *counted)
 static const ra_strategy_kind backwards = {.id = RA_STRATEGY_RING,
                                            .name = "backwards",
                                            .steps = steps,
-                                           .keys = keys,
+                                           .share = share,
                                            .receive = receive,
                                            .send = send,
                                            .rows = rows,

@@ -19,10 +19,8 @@ static void list_needs(const ra_problem *p, const ra_ring_options *ring, int64_t
         o.ranks = ranks, o.memory = 0;
         ra_ring_plan *plan = planned(p, &o);
         for (int rank = 0; rank < ranks; rank++) {
-            ra_workload work;
-            ra_ring_workload(plan, rank, &work);
             plan->ranks[rank].sparing = o.strategy == RA_STRATEGY_RING;
-            plan->ranks[rank].info.peak_bytes = ra_ring_memory(plan, rank, &plan->ranks[rank], &work).total;
+            plan->ranks[rank].info.peak_bytes = ra_pass_memory(&plan->passes[0], rank, &plan->ranks[rank]).total;
         }
         needs[ranks] = ra_ring_plan_process_bytes(plan);
         ra_ring_plan_free(plan);

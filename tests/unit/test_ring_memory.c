@@ -151,9 +151,7 @@ static void a_budget_is_reason_to_spare_memory(void **state)
 /* What the largest process holds, without what grows with the number of ranks that tell each other something. */
 static int64_t bytes_without_words(const ra_ring_plan *plan)
 {
-    ra_workload work;
-    ra_ring_workload(plan, 0, &work);
-    return ra_ring_plan_process_bytes(plan) - ra_ring_memory(plan, 0, &plan->ranks[0], &work).plan;
+    return ra_ring_plan_process_bytes(plan) - ra_pass_memory(&plan->passes[0], 0, &plan->ranks[0]).plan;
 }
 
 /*
@@ -184,9 +182,7 @@ static double mean_growing_bytes(const ra_ring_plan *plan)
 {
     double sum = 0;
     for (int rank = 0; rank < plan->options.ranks; rank++) {
-        ra_workload work;
-        ra_ring_workload(plan, rank, &work);
-        ra_rank_memory m = ra_ring_memory(plan, rank, &plan->ranks[rank], &work);
+        ra_rank_memory m = ra_pass_memory(&plan->passes[0], rank, &plan->ranks[rank]);
         assert_true(m.total == rank_info(plan, rank).peak_bytes);
         assert_true(m.total == m.query + m.slots + m.marks + m.known + m.segments + m.states + m.scratch + m.output +
                                    m.tables + m.storage + m.plan);

@@ -125,8 +125,8 @@ static void scene_make(scene *s, const ra_ring_plan *ring)
     s->ranks = ring->options.ranks;
     s->q_len = ring->plan->q_len;
     s->kv_len = ring->plan->kv_len;
-    s->steps = ring->strategy->steps(ring);
-    s->reads = (ra_reads){.ring = ring};
+    s->steps = ring->strategy->steps(&ring->passes[0]);
+    s->reads = (ra_reads){.pass = &ring->passes[0]};
     s->planes = ring->planes;
     SCENE_REQUIRE(s, s->ranks <= MOST_RANKS && s->kv_len <= MOST_LENGTH && s->q_len <= MOST_LENGTH);
     SCENE_REQUIRE(s, s->planes <= MOST_PLANES && (s->planes == 1 || s->planes == ring->plan->kv_heads));
@@ -144,7 +144,7 @@ static void scene_make(scene *s, const ra_ring_plan *ring)
     memset(s->rows_received, 0, sizeof s->rows_received);
     memset(s->hops, 0, sizeof s->hops);
     /* Exactly the room that is said to be enough, so that the sanitizers see any more. */
-    size_t room = (size_t)(s->planes * ring->slot_blocks) * sizeof *s->words;
+    size_t room = (size_t)(s->planes * ring->passes[0].slot_blocks) * sizeof *s->words;
     s->words = malloc(room);
     s->scratch = malloc(room);
     assert_true(s->words && s->scratch);
@@ -182,7 +182,7 @@ static void require_steps(scene *s, int rank)
 {
     memset(s->others, 0, sizeof s->others);
     for (int64_t step = 0; step < s->steps; step++) {
-        ra_share keys = s->ring->strategy->keys(s->ring, rank, step);
+        ra_share keys = s->ring->strategy->share(&s->ring->passes[0], rank, step);
         ra_reads_set(&s->reads, rank, &keys, s->words);
         int64_t rows = count_planes(s, &keys, s->words, s->counts), expected = 0, of_step = 0;
         const chosen those = keys_of_step(s, rank, step);
@@ -196,7 +196,7 @@ static void require_steps(scene *s, int rank)
             }
         }
         RANK_REQUIRE(s, rank, step, rows == expected && keys.rows == of_step);
-        RANK_REQUIRE(s, rank, step, keys.blocks <= s->ring->slot_blocks);
+        RANK_REQUIRE(s, rank, step, keys.blocks <= s->ring->passes[0].slot_blocks);
     }
     for (int64_t plane = 0; plane < s->planes; plane++)
         for (int64_t key = 0; key < s->kv_len; key++)
@@ -232,8 +232,8 @@ static void require_cargo(const scene *s, const ra_message *m)
     SCENE_REQUIRE(s, m->roles == (1U << RA_ROLE_KEYS | 1U << RA_ROLE_VALUES) && m->delivery == RA_STORE);
     SCENE_REQUIRE(s, m->head == 0 && m->heads == s->ring->plan->kv_heads);
     SCENE_REQUIRE(s, m->from != m->to && m->from >= 0 && m->from < s->ranks && m->to >= 0 && m->to < s->ranks);
-    int64_t bytes = s->ring->row_bytes[RA_ROLE_KEYS] + s->ring->row_bytes[RA_ROLE_VALUES];
-    SCENE_REQUIRE(s, ra_message_bytes(s->ring, m, 3) == 3 * bytes);
+    int64_t bytes = s->ring->passes[0].row_bytes[RA_ROLE_KEYS] + s->ring->passes[0].row_bytes[RA_ROLE_VALUES];
+    SCENE_REQUIRE(s, ra_message_bytes(&s->ring->passes[0], m, 3) == 3 * bytes);
     bool late = s->strategy == RA_STRATEGY_RING && m->phase > 1 && (m->from + m->phase) % s->ranks == m->to;
     SCENE_REQUIRE(s, m->again == late);
 }
@@ -244,7 +244,7 @@ enum { SENT = 1, RECEIVED = 2 };
 /* A message has just the rows that the table takes from that sender, and they are new. Returns the rows. */
 static int64_t require_receive(scene *s, int rank, const ra_message *m, int64_t *runs)
 {
-    ra_share keys = ra_message_keys(s->ring, m);
+    ra_share keys = ra_message_share(&s->ring->passes[0], m);
     ra_message_rows(&s->reads, m, &keys, s->words, s->scratch);
     int64_t rows = count_planes(s, &keys, s->words, s->counts);
     require_cargo(s, m);
@@ -268,7 +268,7 @@ static void require_receives(scene *s, int rank)
     for (int64_t phase = 0; phase < s->steps; phase++) {
         ra_message m;
         int64_t came = 0, runs = 0;
-        for (int64_t cursor = 0; strategy->receive(s->ring, rank, phase, &cursor, &m);) {
+        for (int64_t cursor = 0; strategy->receive(&s->ring->passes[0], rank, phase, &cursor, &m);) {
             RANK_REQUIRE(s, rank, phase, m.phase == phase);
             if (!require_receive(s, rank, &m, &runs))
                 continue;
@@ -289,7 +289,7 @@ static void require_receives(scene *s, int rank)
 /* What is sent is what the other side takes, and the sender has it by then. Returns the rows. */
 static int64_t require_send(scene *s, int rank, const ra_message *m)
 {
-    ra_share taken = ra_message_keys(s->ring, m), held = ra_message_held(s->ring, m);
+    ra_share taken = ra_message_share(&s->ring->passes[0], m), held = ra_message_held(&s->ring->passes[0], m);
     ra_message_rows(&s->reads, m, &taken, s->words, s->scratch);
     int64_t rows = count_planes(s, &taken, s->words, s->others);
     ra_message_rows(&s->reads, m, &held, s->words, s->scratch);
@@ -315,7 +315,7 @@ static void require_sends(scene *s, int rank)
     const ra_strategy_kind *strategy = s->ring->strategy;
     for (int64_t phase = 0; phase < s->steps; phase++) {
         ra_message m;
-        for (int64_t cursor = 0; strategy->send(s->ring, rank, phase, &cursor, &m);) {
+        for (int64_t cursor = 0; strategy->send(&s->ring->passes[0], rank, phase, &cursor, &m);) {
             RANK_REQUIRE(s, rank, phase, m.phase == phase);
             if (require_send(s, rank, &m))
                 s->sends[phase][rank][m.to] += SENT;
@@ -326,7 +326,7 @@ static void require_sends(scene *s, int rank)
 /* The runs that the messages of any phase consist of are no more than was said. */
 static void require_runs(const scene *s, int rank)
 {
-    int64_t most = s->ring->strategy->runs(s->ring, rank, ra_ring_planned(s->ring, rank));
+    int64_t most = s->ring->strategy->runs(&s->ring->passes[0], rank, ra_pass_planned(&s->ring->passes[0], rank));
     for (int64_t phase = 0; phase < s->steps; phase++)
         RANK_REQUIRE(s, rank, phase, s->runs[phase][rank] <= most);
 }
@@ -345,9 +345,9 @@ static void require_traffic(const scene *s)
                                      .keys = &s->ring->keys,
                                      .end = s->ranks};
     SCENE_REQUIRE(s, !s->ring->strategy->traffic(&all, traffic));
-    int64_t row_bytes = s->ring->row_bytes[RA_ROLE_KEYS] + s->ring->row_bytes[RA_ROLE_VALUES];
+    int64_t row_bytes = s->ring->passes[0].row_bytes[RA_ROLE_KEYS] + s->ring->passes[0].row_bytes[RA_ROLE_VALUES];
     for (int rank = 0; rank < s->ranks; rank++) {
-        const ra_rank_info *info = &ra_ring_planned(s->ring, rank)->info;
+        const ra_rank_info *info = &ra_pass_planned(&s->ring->passes[0], rank)->info;
         ra_traffic one; /* the same, counted by itself */
         ra_traffic_question question = all;
         question.first = rank, question.end = rank + 1;
@@ -387,12 +387,12 @@ static int64_t rows_read(const scene *s, int rank, const ra_share *share)
 static int64_t list_uses_again(scene *s, int rank, use *uses)
 {
     const ra_strategy_kind *strategy = s->ring->strategy;
-    const ra_rank_plan *planned = ra_ring_planned(s->ring, rank);
+    const ra_rank_plan *planned = ra_pass_planned(&s->ring->passes[0], rank);
     int64_t count = 0;
     for (int64_t phase = 0; phase < s->steps; phase++) {
         ra_message m;
-        for (int64_t cursor = 0; strategy->send(s->ring, rank, phase, &cursor, &m);) {
-            ra_share held = ra_message_held(s->ring, &m);
+        for (int64_t cursor = 0; strategy->send(&s->ring->passes[0], rank, phase, &cursor, &m);) {
+            ra_share held = ra_message_held(&s->ring->passes[0], &m);
             ra_message_rows(&s->reads, &m, &held, s->words, s->scratch);
             int64_t rows = count_planes(s, &held, s->words, s->counts), half = 2 * phase + planned->sparing;
             if (m.again && rows)
@@ -407,13 +407,13 @@ static int64_t list_uses(scene *s, int rank, use *uses)
 {
     const ra_strategy_kind *strategy = s->ring->strategy;
     ra_share own = ra_partition_share(&s->ring->keys, rank);
-    ra_slot_rows slots = strategy->slot_rows(s->ring, rank, ra_ring_planned(s->ring, rank));
+    ra_slot_rows slots = strategy->slot_rows(&s->ring->passes[0], rank, ra_pass_planned(&s->ring->passes[0], rank));
     bool ring = s->strategy == RA_STRATEGY_RING;
     int64_t count = 0;
     if (own.rows)
         uses[count++] = (use){slots.own, -2, ring ? 2 : 2 * s->steps, s->planes * own.rows};
     for (int64_t step = 0; step < s->steps; step++) {
-        ra_share keys = strategy->keys(s->ring, rank, step);
+        ra_share keys = strategy->share(&s->ring->passes[0], rank, step);
         int64_t rows = rows_read(s, rank, &keys);
         if (rows && !(ring && step == 0)) /* it is passed on only while it is worked on */
             uses[count++] = (use){strategy->slot(step), 2 * step, 2 * (step + 1), rows};
@@ -424,7 +424,8 @@ static int64_t list_uses(scene *s, int rank, use *uses)
 
 static void require_slots(scene *s, int rank)
 {
-    ra_slot_rows slots = s->ring->strategy->slot_rows(s->ring, rank, ra_ring_planned(s->ring, rank));
+    ra_slot_rows slots =
+        s->ring->strategy->slot_rows(&s->ring->passes[0], rank, ra_pass_planned(&s->ring->passes[0], rank));
     use uses[2 * MOST_RANKS + 2];
     int64_t count = list_uses(s, rank, uses);
     for (int64_t i = 0; i < count; i++) {
@@ -444,8 +445,8 @@ static bool is_full(const ra_ring_plan *ring)
 /* Full attention in a ring where everybody has queries, and any where memory is spared: two chunks, no more. */
 static void require_two_chunks(const scene *s, int rank)
 {
-    const ra_rank_plan *planned = ra_ring_planned(s->ring, rank);
-    ra_slot_rows slots = s->ring->strategy->slot_rows(s->ring, rank, planned);
+    const ra_rank_plan *planned = ra_pass_planned(&s->ring->passes[0], rank);
+    ra_slot_rows slots = s->ring->strategy->slot_rows(&s->ring->passes[0], rank, planned);
     int64_t rows = 0, most = 0;
     for (int i = 0; i < RA_SLOTS_MOST; i++)
         rows += slots.rows[i];

@@ -1,0 +1,50 @@
+/*
+ * A pass goes through all rows of one side of the problem, step by step, while the rows of the other side stay with
+ * their ranks. Which side moves, and what travels with a row, is data: a forward pass moves keys and values. The
+ * functions are in ring_plan.c.
+ */
+#ifndef RA_RING_PASS_H
+#define RA_RING_PASS_H
+
+#include "plan/traffic.h"
+
+/* What rows are of. A message carries rows of some roles, and a slot has memory for each. */
+typedef enum ra_role { RA_ROLE_KEYS, RA_ROLE_VALUES, RA_ROLES } ra_role;
+
+/* A backward pass over ranks may be two of these. */
+enum { RA_PASSES_MOST = 2 };
+
+typedef struct ra_pass {
+    const ra_ring_plan *ring;
+    ra_side moving;              /* whose rows travel */
+    unsigned roles;              /* bits 1 << ra_role: what travels with a row */
+    int64_t row_bytes[RA_ROLES]; /* of one position: all batches, and the heads of one plane */
+    int64_t chunk_rows;          /* of the largest chunk */
+    int64_t ranges;              /* of the rows that stay, on the rank that has most */
+    int64_t slot_blocks;         /* words of one plane for any share that rows are marked on */
+} ra_pass;
+
+/* The tensor that a role is rows of: all heads of one batch. */
+typedef struct ra_role_shape {
+    ra_dtype dtype;
+    int64_t heads, dim;
+} ra_role_shape;
+
+ra_role_shape ra_role_shape_of(const ra_ring_plan *ring, ra_role role);
+
+static inline bool ra_pass_carries(const ra_pass *pass, int role)
+{
+    return pass->roles >> role & 1;
+}
+
+/* Who holds the rows that travel, and who holds those that stay. */
+const ra_partition *ra_pass_moving(const ra_pass *pass);
+const ra_partition *ra_pass_staying(const ra_pass *pass);
+
+/* Bytes of one row that travels, of the heads of one plane. */
+int64_t ra_pass_row_bytes(const ra_pass *pass);
+
+/* The rank so many places before another. */
+int ra_rank_before(const ra_pass *pass, int rank, int64_t steps);
+
+#endif
