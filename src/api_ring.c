@@ -1,12 +1,10 @@
-/* The public functions for one sequence over many ranks: validate, resolve defaults, hand on. */
+/*
+ * The public functions for plans of one sequence over many ranks: validate, resolve defaults, hand on. Running them is
+ * in api_ring_run.c.
+ */
 #include "base/checked.h"
-#include "base/overlap.h"
 #include "base/sized.h"
 #include "base/tensor.h"
-#include "base/threads.h"
-#include "ring/checkpoint.h"
-#include "ring/engine.h"
-#include "ring/link.h"
 #include "ring/planning.h"
 #include "ring/ring_rows.h"
 #include "ring/ring_search.h"
@@ -59,6 +57,20 @@ static ra_status check_dtype(const char *name, ra_dtype dtype)
     return RA_OK;
 }
 
+static ra_status check_backward(const ra_ring_options *o)
+{
+    enum { ALL = 1 << RA_GRADIENT_QUERY | 1 << RA_GRADIENT_KEY | 1 << RA_GRADIENT_VALUE };
+    if (o->gradients == 0 || o->gradients > ALL)
+        return ra_fail(RA_ERROR_ARGUMENT, "gradients %u: must be bits 1 << ra_gradient, at least one of them",
+                       o->gradients);
+    ra_status status = check_dtype("d_output_dtype", o->d_output_dtype);
+    if (!status)
+        status = check_dtype("d_q_dtype", o->d_q_dtype);
+    if (!status)
+        status = check_dtype("d_k_dtype", o->d_k_dtype);
+    return status ? status : check_dtype("d_v_dtype", o->d_v_dtype);
+}
+
 static ra_status check_ring_options(ra_ring_options *o)
 {
     if (o->ranks < 1 || o->ranks > MAX_RANKS)
@@ -83,7 +95,9 @@ static ra_status check_ring_options(ra_ring_options *o)
         status = check_dtype("k_dtype", o->k_dtype);
     if (!status)
         status = check_dtype("v_dtype", o->v_dtype);
-    return status ? status : check_dtype("o_dtype", o->o_dtype);
+    if (!status)
+        status = check_dtype("o_dtype", o->o_dtype);
+    return status || !o->backward ? status : check_backward(o);
 }
 
 static ra_status make_ring_plan(ra_ring_plan *ring, const ra_problem *problem, const ra_options *options)
@@ -300,193 +314,4 @@ ra_status ra_ring_split(const ra_ring_plan *ring, int rank, int keys, const ra_t
 ra_status ra_ring_gather(const ra_ring_plan *ring, int rank, int keys, const ra_tensor *part, ra_tensor *whole)
 {
     return move_rows(ring, rank, keys, whole, part, false);
-}
-
-/* ---- Running ----------------------------------------------------------------------------------------------------- */
-
-/* One of the tensors of a run. */
-typedef struct role {
-    const char *name;
-    int64_t heads, dim;
-    bool keys;
-    const ra_dtype *dtype; /* that the plan counted with; NULL: any */
-} role;
-
-static ra_status check_comm(const ra_ring_plan *ring, const ra_comm *comm)
-{
-    if (!ring || !comm)
-        return ra_fail(RA_ERROR_ARGUMENT, "%s is NULL", ring ? "comm" : "plan");
-    if (comm->broken)
-        return ra_fail(RA_ERROR_ARGUMENT, "a run on this communicator has failed: make a new one");
-    if (comm->transport.ranks != ring->options.ranks)
-        return ra_fail(RA_ERROR_ARGUMENT, "the plan is for %d ranks, the communicator has %d", ring->options.ranks,
-                       comm->transport.ranks);
-    ra_transport_kind kind = ring->options.transport;
-    if (comm->simulated != (kind == RA_TRANSPORT_SIM))
-        return ra_fail(RA_ERROR_ARGUMENT, "the plan is for transport %s, the communicator is %s",
-                       ra_transport_name(kind), comm->transport.name);
-    if (kind == RA_TRANSPORT_THREADS && !comm->transport.shared)
-        return ra_fail(RA_ERROR_ARGUMENT,
-                       "the plan is for transport threads, but ranks of transport %s share no memory",
-                       comm->transport.name);
-    return RA_OK;
-}
-
-/* `rows`: of the tensor; 0 when the rank has none, and then anything will do. */
-static ra_status check_tensor(const ra_ring_plan *ring, const role *r, const ra_tensor *t, int64_t rows)
-{
-    if (rows == 0)
-        return RA_OK;
-    if (!t)
-        return ra_fail(RA_ERROR_ARGUMENT, "%s is NULL", r->name);
-    ra_tensor shape = *t;
-    if (!shape.data)
-        shape.data = &shape; /* in a file: there is only a shape to check */
-    ra_status status = ra_tensor_check(&shape, r->name, ring->plan->batch, rows, r->heads, r->dim);
-    if (!status && r->dtype && t->dtype != *r->dtype)
-        status = ra_fail(RA_ERROR_ARGUMENT, "%s is %s, and the plan is for %s", r->name, ra_dtype_name(t->dtype),
-                         ra_dtype_name(*r->dtype));
-    return status;
-}
-
-enum { ROLES = 5, INPUTS = 3 };
-static const ra_dtype LSE_DTYPE = RA_F32;
-
-/* Check all tensors of a rank, or the whole ones; no output in memory may share any with another tensor. */
-static ra_status check_tensors(const ra_ring_plan *ring, int rank, bool parts, const ra_tensor *const tensors[ROLES])
-{
-    const ra_plan *p = ring->plan;
-    const ra_ring_options *o = &ring->options;
-    const role roles[ROLES] = {{"query", p->heads, p->head_dim, false, &o->q_dtype},
-                               {"key", p->kv_heads, p->head_dim, true, &o->k_dtype},
-                               {"value", p->kv_heads, p->value_dim, true, &o->v_dtype},
-                               {"output", p->heads, p->value_dim, false, o->lent ? NULL : &o->o_dtype},
-                               {"lse", p->heads, 1, false, &LSE_DTYPE}};
-    const ra_tensor *in_memory[ROLES];
-    const char *names[ROLES];
-    ra_status status = RA_OK;
-    for (int i = 0; i < ROLES && !status; i++) {
-        const ra_partition *partition = roles[i].keys ? &ring->keys : &ring->queries;
-        int64_t rows = parts ? ra_partition_share(partition, rank).rows : partition->length;
-        if (i < ROLES - 1 || tensors[i])
-            status = check_tensor(ring, &roles[i], tensors[i], rows);
-        in_memory[i] = rows > 0 && tensors[i] && tensors[i]->data ? tensors[i] : NULL;
-        names[i] = roles[i].name;
-    }
-    return status ? status : ra_check_apart(in_memory, names, INPUTS, ROLES);
-}
-
-static ra_status execute(const ra_ring_plan *ring, ra_comm *comm, const ra_tensors *tensors, ra_rank_stats *stats)
-{
-    const ra_kernel *kernel = NULL;
-    int ranks = ring->options.ranks;
-    ra_rank_stats *all = NULL;
-    ra_status status = stats ? ra_check_sized(stats, &ra_sized_rank_stats) : RA_OK;
-    size_t size = stats ? stats->size : 0;
-    if (!status && stats && !(all = calloc((size_t)ranks, sizeof *all)))
-        status = ra_fail(RA_ERROR_MEMORY, "out of memory: statistics of %d ranks", ranks);
-    if (!status)
-        status = ra_threads_check(ring->asked.threads);
-    if (!status)
-        status = ra_kernel_find(ring->plan->kernel, &kernel);
-    if (!status)
-        status = ra_ring_execute(ring, kernel, comm, tensors, all);
-    for (int rank = 0; rank < ranks && stats && !status; rank++) {
-        ra_rank_stats *their = (ra_rank_stats *)((char *)stats + (size_t)rank * size);
-        their->size = size;
-        status = ra_copy_out(their, &all[rank], &ra_sized_rank_stats);
-    }
-    free(all);
-    return status;
-}
-
-ra_status ra_ring_run(const ra_ring_plan *ring, ra_comm *comm, ra_storage *q, ra_storage *k, ra_storage *v,
-                      ra_storage *output, ra_storage *lse, ra_rank_stats *stats)
-{
-    return ra_ring_run_saved(ring, comm, q, k, v, output, lse, NULL, stats);
-}
-
-static ra_status check_checkpoint(const ra_comm *comm, const ra_checkpoint *checkpoint)
-{
-    int rank = comm->simulated ? -1 : comm->transport.rank, opened = ra_checkpoint_rank(checkpoint);
-    if (rank == opened)
-        return RA_OK;
-    return ra_fail(RA_ERROR_ARGUMENT, "checkpoint: was opened for rank %d, and this is rank %d (-1: virtual ranks)",
-                   opened, rank);
-}
-
-ra_status ra_ring_run_saved(const ra_ring_plan *ring, ra_comm *comm, ra_storage *q, ra_storage *k, ra_storage *v,
-                            ra_storage *output, ra_storage *lse, ra_checkpoint *checkpoint, ra_rank_stats *stats)
-{
-    ra_status status = check_comm(ring, comm);
-    if (!status && (!q || !k || !v || !output))
-        status = ra_fail(RA_ERROR_ARGUMENT, "a storage is NULL");
-    if (!status && ring->options.lent)
-        status = ra_fail(RA_ERROR_ARGUMENT, "the plan is for tensors in memory (lent): use ra_ring_forward");
-    if (!status && lse && !ring->options.lse)
-        status = ra_fail(RA_ERROR_ARGUMENT, "the plan is for a run without a log-sum-exp (lse 0)");
-    if (!status && checkpoint)
-        status = check_checkpoint(comm, checkpoint);
-    if (status)
-        return status;
-    const ra_tensor *const views[ROLES] = {ra_storage_view(q), ra_storage_view(k), ra_storage_view(v),
-                                           ra_storage_view(output), lse ? ra_storage_view(lse) : NULL};
-    status = check_tensors(ring, 0, false, views);
-    ra_tensors tensors = {q, k, v, output, lse, false, lse != NULL, checkpoint};
-    if (checkpoint)
-        ra_checkpoint_attach(checkpoint, ring, &tensors);
-    return status ? status : execute(ring, comm, &tensors, stats);
-}
-
-ra_status ra_ring_forward(const ra_ring_plan *ring, ra_comm *comm, const ra_tensor *q, const ra_tensor *k,
-                          const ra_tensor *v, const ra_tensor *output, const ra_tensor *lse, ra_rank_stats *stats)
-{
-    ra_status status = check_comm(ring, comm);
-    if (!status && !ring->options.lent)
-        status = ra_fail(RA_ERROR_ARGUMENT, "the plan is for tensors in files (not lent): use ra_ring_run");
-    if (status)
-        return status;
-    bool parts = !comm->simulated;
-    const ra_tensor *const views[ROLES] = {q, k, v, output, lse};
-    ra_storage *storages[ROLES] = {NULL};
-    status = check_tensors(ring, comm->transport.rank, parts, views);
-    const ra_tensor nothing = ra_tensor_dense(NULL, RA_F32, RA_BSHD, 0, 0, 1, 1);
-    for (int i = 0; i < ROLES && !status; i++) {
-        bool keys = i == 1 || i == 2, empty = (keys ? ring->keys : ring->queries).length == 0;
-        if (!parts && empty && (i < ROLES - 1 || lse)) /* virtual ranks look at all of them, and may not read any */
-            status = ra_storage_memory(&nothing, &storages[i]);
-        else if (views[i] && views[i]->seq > 0)
-            status = ra_storage_memory(views[i], &storages[i]);
-    }
-    ra_tensors tensors = {storages[0], storages[1], storages[2], storages[3], storages[4], parts, lse != NULL, NULL};
-    if (!status)
-        status = execute(ring, comm, &tensors, stats);
-    for (int i = 0; i < ROLES; i++)
-        ra_storage_free(storages[i]);
-    return status;
-}
-
-ra_status ra_comm_agree(ra_comm *comm, ra_status mine, double timeout)
-{
-    if (!comm)
-        return ra_fail(RA_ERROR_ARGUMENT, "comm is NULL");
-    if (comm->simulated || comm->broken)
-        return mine || !comm->broken ? mine : ra_fail(RA_ERROR_PEER, "a run on this communicator has failed");
-    ra_link link = {.transport = &comm->transport,
-                    .broken = &comm->broken,
-                    .timeout = timeout > 0 ? timeout : DEFAULT_TIMEOUT,
-                    .what = "an agreement",
-                    .hop = -1};
-    if (mine) {
-        ra_link_fail(&link, mine);
-        return mine;
-    }
-    int32_t ok = 1;
-    int32_t *all = calloc((size_t)comm->transport.ranks, sizeof *all);
-    ra_status status = all ? ra_link_exchange(&link, RA_TAG_AGREEMENT, &ok, all, sizeof ok)
-                           : ra_fail(RA_ERROR_MEMORY, "out of memory: an agreement of %d ranks", comm->transport.ranks);
-    free(all);
-    if (status)
-        ra_link_fail(&link, status);
-    return status;
 }

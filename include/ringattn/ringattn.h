@@ -658,6 +658,14 @@ typedef struct ra_ring_options {
      * depend on their number. The plan serves that rank alone; ra_ring_plan_rank still answers for the others.
      */
     int rank;
+    /*
+     * 1: the plan is of a backward pass, for ra_ring_backward and ra_ring_run_backward. The fields below say what that
+     * is handed; they mean nothing to a forward pass.
+     */
+    int backward;
+    unsigned gradients; /* bits 1 << ra_gradient: those that are computed. The others are NULL in the run */
+    int d_lse;          /* whether there is a gradient by the log-sum-exp */
+    ra_dtype d_output_dtype, d_q_dtype, d_k_dtype, d_v_dtype;
 } ra_ring_options;
 
 enum { RA_ALL_RANKS = -1 };
@@ -665,7 +673,7 @@ enum { RA_ALL_RANKS = -1 };
 #define RA_RING_OPTIONS_INIT                                                                                           \
     {                                                                                                                  \
         sizeof(ra_ring_options), 1, RA_STRATEGY_RING, RA_ORDER_CONTIGUOUS, RA_TRANSPORT_SIM, RA_F32, RA_F32, RA_F32,   \
-            1, NULL, NULL, 0, 0, 0, 0, RA_F32, 1, NULL, NULL, RA_ALL_RANKS                                             \
+            1, NULL, NULL, 0, 0, 0, 0, RA_F32, 1, NULL, NULL, RA_ALL_RANKS, 0, 7, 0, RA_F32, RA_F32, RA_F32, RA_F32    \
     }
 
 RA_API ra_status ra_ring_options_init(ra_ring_options *options, size_t size);
@@ -678,8 +686,8 @@ typedef struct ra_rank_info {
     int64_t q_rows, kv_rows;            /* that it holds */
     int64_t steps;                      /* parts of the keys that it works one after the other */
     int64_t hops;                       /* of those, how many come from other ranks */
-    int64_t bytes_sent, bytes_received; /* keys and values */
-    double pairs_visible, pairs_worked; /* as in ra_plan_info, for its queries */
+    int64_t bytes_sent, bytes_received; /* keys and values; of a backward pass all that travels */
+    double pairs_visible, pairs_worked; /* as in ra_plan_info, for its queries; see ra_ring_backward */
     int64_t peak_bytes;                 /* what it will hold, the caller's own tensors aside */
     int64_t lent_bytes;                 /* of the caller's tensors, what it reads and writes in place */
 } ra_rank_info;
@@ -791,6 +799,29 @@ RA_API ra_status ra_ring_forward(const ra_ring_plan *plan, ra_comm *comm, const 
 RA_API ra_status ra_ring_run(const ra_ring_plan *plan, ra_comm *comm, ra_storage *q, ra_storage *k, ra_storage *v,
                              ra_storage *output, ra_storage *lse, ra_rank_stats *stats);
 
+/*
+ * The gradient of ra_ring_forward: ra_backward over ranks, from a plan with `backward` set. Tensors are those of
+ * ra_backward. On a simulated communicator one call runs all ranks and the tensors are whole; otherwise every rank
+ * calls it with its own rows: of q, output, lse, d_output, d_lse and d_q those of ra_ring_plan_queries, of k, v, d_k
+ * and d_v those of ra_ring_plan_keys. Gradients that the plan does not have are NULL.
+ *
+ * Sums are float32 until one rounding at the end, on all ranks. Bits do not depend on the number of threads. With
+ * RA_STRATEGY_BROADCAST they are those of ra_backward, for any ring, order and transport, dilated patterns aside.
+ *
+ * Hops, bytes and pairs are proven as in a forward pass. A run may go twice through the problem: keys and values travel
+ * for d_q, then queries for d_k and d_v. Statistics add up what travels; pairs_visible are those of the first time.
+ */
+RA_API ra_status ra_ring_backward(const ra_ring_plan *plan, ra_comm *comm, const ra_tensor *q, const ra_tensor *k,
+                                  const ra_tensor *v, const ra_tensor *output, const ra_tensor *lse,
+                                  const ra_tensor *d_output, const ra_tensor *d_lse, const ra_tensor *d_q,
+                                  const ra_tensor *d_k, const ra_tensor *d_v, ra_rank_stats *stats);
+
+/* The same from and to storages of the whole tensors, as ra_ring_run. It cannot be saved. */
+RA_API ra_status ra_ring_run_backward(const ra_ring_plan *plan, ra_comm *comm, ra_storage *q, ra_storage *k,
+                                      ra_storage *v, ra_storage *output, ra_storage *lse, ra_storage *d_output,
+                                      ra_storage *d_lse, ra_storage *d_q, ra_storage *d_k, ra_storage *d_v,
+                                      ra_rank_stats *stats);
+
 /* ==== Tier 5: saving ============================================================================================ */
 
 /*
@@ -826,7 +857,8 @@ typedef struct ra_checkpoint_options {
      */
     void (*failed)(void *user, const char *message);
     void *failed_user;
-    /* NULL, or told when a save begins (1) and when it has ended (0). A process that is ended between loses the save. */
+    /* NULL, or told when a save begins (1) and when it has ended (0). A process that is ended between loses the save.
+     */
     void (*saving)(void *user, int begins);
     void *saving_user;
 } ra_checkpoint_options;

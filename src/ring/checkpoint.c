@@ -171,6 +171,8 @@ static ra_status check(const ra_checkpoint_options *o, const ra_ring_options *ri
         return ra_fail(RA_ERROR_ARGUMENT, "checkpoint: every %g seconds: must be 0 or more", o->every);
     if (o->rank < 0 || o->rank >= ring->ranks)
         return ra_fail(RA_ERROR_ARGUMENT, "checkpoint: rank %d: must be 0..%d", o->rank, ring->ranks - 1);
+    if (ring->backward)
+        return ra_fail(RA_ERROR_ARGUMENT, "checkpoint: the plan is of a backward pass, which cannot be saved");
     if (ring->transport == RA_TRANSPORT_THREADS || ring->lent)
         return ra_fail(RA_ERROR_UNSUPPORTED,
                        "checkpoint: transport %s%s: runs of virtual ranks (sim) and of processes (mpi) from and to "

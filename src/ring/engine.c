@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "ring/gate.h"
 #include "ring/rank_memory.h"
+#include "ring/rank_results.h"
 #include "ring/rank_run.h"
 #include "ring/virtual.h"
 
@@ -39,26 +40,59 @@ static ra_status run_to_the_end(ra_rank *e, ra_rank_stats *all)
     return stopped_too(e, status);
 }
 
-static ra_status run_real(ra_rank *e, ra_comm *comm, ra_rank_stats *stats)
+/* One pass; `all`: what the ranks did in the passes before, to which this one is added. */
+static ra_status run_pass(ra_rank *e, ra_comm *comm, ra_rank_stats *all)
 {
     const ra_ring_options *o = &e->ring->options;
-    ra_rank_stats *all = calloc((size_t)o->ranks, sizeof *all);
+    ra_rank_stats *passed = calloc((size_t)o->ranks, sizeof *passed);
     e->flight.sparing = calloc((size_t)o->ranks, sizeof *e->flight.sparing);
     e->held.spare = &comm->spare;
-    e->tally.pairs_total = e->planned->info.pairs_visible;
     e->link = (ra_link){
         .transport = &comm->transport, .broken = &comm->broken, .timeout = o->timeout, .what = "the start", .hop = -1};
     ra_status status =
-        all && e->flight.sparing ? run_to_the_end(e, all) : ra_fail(RA_ERROR_MEMORY, "out of memory: statistics");
+        passed && e->flight.sparing ? run_to_the_end(e, passed) : ra_fail(RA_ERROR_MEMORY, "out of memory: statistics");
     bool given_up = !status || ra_link_fail(&e->link, status);
     ra_gate_close(e);
     if (status)
         e->held.spare = NULL;
     ra_rank_give_memory(e, given_up);
-    if (!status && stats)
-        memcpy(stats, all, (size_t)o->ranks * sizeof *all);
+    for (int rank = 0; rank < o->ranks && !status; rank++)
+        if (e->pass == e->ring->passes)
+            all[rank] = passed[rank];
+        else
+            ra_rank_stats_add(&all[rank], &passed[rank]);
     free(e->flight.sparing);
-    free(all);
+    free(passed);
+    return status;
+}
+
+static double pairs_of_rank(const ra_ring_plan *ring, int rank)
+{
+    double pairs = 0;
+    for (int i = 0; i < ring->pass_count; i++)
+        pairs += ra_pass_planned(&ring->passes[i], rank)->info.pairs_visible;
+    return pairs;
+}
+
+/* A rank of its own: pass after pass. */
+static ra_status run_real(const ra_ring_plan *ring, const ra_kernel *kernel, ra_comm *comm, const ra_tensors *tensors,
+                          ra_rank_stats *all)
+{
+    int rank = comm->transport.rank;
+    double before = 0, reported = 0;
+    ra_status status = RA_OK;
+    if (!ra_pass_planned(&ring->passes[0], rank))
+        return ra_fail(RA_ERROR_ARGUMENT, "the plan is for rank %d alone, and this is rank %d", ring->first, rank);
+    for (int i = 0; i < ring->pass_count && !status; i++) {
+        ra_rank_stats mine = RA_RANK_STATS_INIT;
+        ra_rank e = ra_rank_make(&ring->passes[i], kernel, tensors, rank, &mine);
+        e.tally.pairs_before = before;
+        e.tally.pairs_reported = reported;
+        e.tally.pairs_total = pairs_of_rank(ring, rank);
+        status = run_pass(&e, comm, all);
+        before = e.tally.pairs_before;
+        reported = e.tally.pairs_reported;
+    }
     return status;
 }
 
@@ -67,9 +101,11 @@ ra_status ra_ring_execute(const ra_ring_plan *ring, const ra_kernel *kernel, ra_
 {
     if (comm->simulated)
         return ra_virtual_run(ring, kernel, tensors, stats);
-    ra_rank_stats mine = RA_RANK_STATS_INIT;
-    ra_rank e = ra_rank_make(&ring->passes[0], kernel, tensors, comm->transport.rank, &mine);
-    if (!e.planned)
-        return ra_fail(RA_ERROR_ARGUMENT, "the plan is for rank %d alone, and this is rank %d", ring->first, e.rank);
-    return run_real(&e, comm, stats);
+    ra_rank_stats *all = calloc((size_t)ring->options.ranks, sizeof *all);
+    ra_status status = all ? run_real(ring, kernel, comm, tensors, all)
+                           : ra_fail(RA_ERROR_MEMORY, "out of memory: statistics of %d ranks", ring->options.ranks);
+    if (!status && stats)
+        memcpy(stats, all, (size_t)ring->options.ranks * sizeof *all);
+    free(all);
+    return status;
 }

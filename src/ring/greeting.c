@@ -120,7 +120,7 @@ void ra_greeting_fill(ra_greeting *g, const ra_ring_plan *ring, bool lse)
     say(g, VALUE_DIM, "value dim: %d", p->value_dim);
     say(g, SCALE, "scale: %.17g", p->scale);
     say_pattern(g, &p->pattern);
-    say(g, STRATEGY, "strategy: %s", ra_strategy_name(o->strategy));
+    say(g, STRATEGY, "strategy: %s%s", ra_strategy_name(o->strategy), o->backward ? ", backward" : "");
     say(g, ORDER, "order: %s", ra_order_name(o->order));
     say(g, QUERY_SPLIT, "split of the queries: %08llx",
         (unsigned long long)(partition_hash(&ring->queries) & 0xffffffff));
@@ -130,6 +130,9 @@ void ra_greeting_fill(ra_greeting *g, const ra_ring_plan *ring, bool lse)
     say(g, VALUE_DTYPE, "value dtype: %s", ra_dtype_name(o->v_dtype));
     say(g, TRANSPORT, "transport: %s", ra_transport_name(o->transport));
     say(g, LSE, "log-sum-exp: %s", lse ? "yes" : "no");
+    if (o->backward)
+        say(g, LSE, "gradients: %u, of a %s output gradient and %s queries, %s log-sum-exp gradient", o->gradients,
+            ra_dtype_name(o->d_output_dtype), ra_dtype_name(o->q_dtype), o->d_lse ? "with a" : "without a");
 }
 
 ra_status ra_greeting_inputs(ra_greeting *g, const ra_storage *q, const ra_storage *k, const ra_storage *v)
@@ -144,6 +147,20 @@ ra_status ra_greeting_inputs(ra_greeting *g, const ra_storage *q, const ra_stora
             snprintf(g->line[RA_GREETING_FACTS + 1 + i], RA_GREETING_TEXT, "%s: %.*s", NAMES[i],
                      (int)(RA_GREETING_TEXT - sizeof "query: "), text);
     }
+    return status;
+}
+
+ra_status ra_greeting_outputs(ra_greeting *g, ra_storage *const storages[], int count)
+{
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    ra_status status = RA_OK;
+    for (int i = 0; i < count && !status; i++) {
+        char text[RA_GREETING_TEXT] = "";
+        status = storages[i] ? ra_storage_fingerprint(storages[i], text, sizeof text) : RA_OK;
+        hash = mix(hash, text, strlen(text));
+    }
+    snprintf(g->line[RA_GREETING_FACTS], RA_GREETING_TEXT, "output, lse and their gradients: %016llx",
+             (unsigned long long)hash);
     return status;
 }
 

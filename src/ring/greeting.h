@@ -29,6 +29,12 @@ void ra_greeting_fill(ra_greeting *greeting, const ra_ring_plan *ring, bool lse)
 /* What the inputs of a run are: for ranks that have each a storage of the whole tensors. */
 ra_status ra_greeting_inputs(ra_greeting *greeting, const ra_storage *q, const ra_storage *k, const ra_storage *v);
 
+/*
+ * The same for the output and lse that a backward pass starts from, and their gradients, in the line on what a run goes
+ * on from: a backward pass does not go on from anything.
+ */
+ra_status ra_greeting_outputs(ra_greeting *greeting, ra_storage *const storages[], int count);
+
 /* RA_ERROR_ARGUMENT naming the first rank whose greeting differs from this rank's, and what differs. */
 ra_status ra_greeting_compare(const ra_greeting *all, int ranks, int mine);
 

@@ -9,7 +9,20 @@
 #include "plan/traffic.h"
 
 /* What rows are of. A message carries rows of some roles, and a slot has memory for each. */
-typedef enum ra_role { RA_ROLE_KEYS, RA_ROLE_VALUES, RA_ROLES } ra_role;
+typedef enum ra_role {
+    RA_ROLE_KEYS,
+    RA_ROLE_VALUES,
+    RA_ROLE_QUERIES,
+    RA_ROLE_OUTPUT_GRADIENTS,
+    RA_ROLE_LSE,
+    RA_ROLE_DELTA, /* what a row's softmax takes off its gradients: found from the output and its gradient */
+    RA_ROLE_QUERY_SUMS,
+    RA_ROLE_KEY_SUMS,
+    RA_ROLE_VALUE_SUMS,
+    RA_ROLES
+} ra_role;
+
+#define RA_BIT(role) (1U << (role))
 
 /* A backward pass over ranks may be two of these. */
 enum { RA_PASSES_MOST = 2 };
@@ -17,14 +30,18 @@ enum { RA_PASSES_MOST = 2 };
 typedef struct ra_pass {
     const ra_ring_plan *ring;
     ra_side moving;              /* whose rows travel */
-    unsigned roles;              /* bits 1 << ra_role: what travels with a row */
+    unsigned roles;              /* bits RA_BIT(role): what travels with a row */
+    bool gradient;               /* it adds to the gradients of the rows that stay */
+    unsigned stays;              /* roles of the rows that stay, in a pass for gradients, */
+    unsigned sums;               /* and the sums of their gradients */
+    int64_t scratch;             /* of all threads, for any step of a pass for gradients */
     int64_t row_bytes[RA_ROLES]; /* of one position: all batches, and the heads of one plane */
     int64_t chunk_rows;          /* of the largest chunk */
     int64_t ranges;              /* of the rows that stay, on the rank that has most */
     int64_t slot_blocks;         /* words of one plane for any share that rows are marked on */
 } ra_pass;
 
-/* The tensor that a role is rows of: all heads of one batch. */
+/* The tensor that a role is rows of. */
 typedef struct ra_role_shape {
     ra_dtype dtype;
     int64_t heads, dim;

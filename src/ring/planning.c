@@ -5,6 +5,7 @@
 #include "base/cpu.h"
 #include "base/memory.h"
 #include "base/threads.h"
+#include "exec/gradient.h"
 #include "plan/reach.h"
 #include "ring/marks.h"
 #include "ring/strategy_table.h"
@@ -26,11 +27,11 @@ static int64_t kv_row_bytes(const ra_ring_plan *ring)
     return ring->planes * (pass->row_bytes[RA_ROLE_KEYS] + pass->row_bytes[RA_ROLE_VALUES]);
 }
 
-/* What a rank reads and writes in place of the caller's tensors. */
+/* What a rank reads and writes in place of the caller's tensors. A backward pass copies the rows that it needs. */
 static int64_t lent_bytes(const ra_ring_plan *ring, int rank)
 {
     const ra_plan *p = ring->plan;
-    if (!ring->options.lent)
+    if (!ring->options.lent || ring->options.backward)
         return 0;
     int64_t rows = ra_partition_share(&ring->queries, rank).rows;
     int64_t keys =
@@ -79,16 +80,53 @@ static void find_sizes(ra_pass *pass)
     }
 }
 
-static void add_pass(ra_ring_plan *ring, ra_side moving, unsigned roles)
+/* Scratch of the threads at any step: where queries travel, a step's tasks are those of the queries that came. */
+static int64_t gradient_scratch(const ra_pass *pass)
+{
+    const ra_ring_plan *ring = pass->ring;
+    bool own = pass->moving == RA_SIDE_KEYS;
+    int64_t shares = own ? ring->options.ranks : ring->strategy->steps(pass), most = 0;
+    for (int64_t i = 0; i < shares; i++) {
+        ra_workload work;
+        ra_share queries = own ? ra_partition_share(&ring->queries, (int)i) : ring->strategy->share(pass, 0, i);
+        ra_workload_lay_out_gradient(&work, ring->plan, queries, ring->threads);
+        if (queries.rows > 0)
+            most = ra_max(most, work.threads * ra_gradient_scratch_bytes(ring->plan, &work));
+    }
+    return most;
+}
+
+static void add_pass(ra_ring_plan *ring, ra_side moving, unsigned roles, unsigned stays, unsigned sums)
 {
     ra_pass *pass = &ring->passes[ring->pass_count++];
-    *pass = (ra_pass){.ring = ring, .moving = moving, .roles = roles};
+    *pass = (ra_pass){.ring = ring, .moving = moving, .roles = roles, .stays = stays, .sums = sums};
+    pass->gradient = sums != 0;
     for (int role = 0; role < RA_ROLES; role++) {
         ra_role_shape shape = ra_role_shape_of(ring, role);
         pass->row_bytes[role] =
             ring->plan->batch * (shape.heads / ring->planes) * shape.dim * (int64_t)ra_dtype_size(shape.dtype);
     }
     find_sizes(pass);
+    if (pass->gradient)
+        pass->scratch = gradient_scratch(pass);
+}
+
+/*
+ * A backward pass goes twice through the problem, if all gradients are wanted: keys and values travel to the queries
+ * that see them, for d_q, then queries to the keys that they see, for d_k and d_v. No gradient travels.
+ */
+static void add_gradient_passes(ra_ring_plan *ring)
+{
+    const unsigned keys = RA_BIT(RA_ROLE_KEYS) | RA_BIT(RA_ROLE_VALUES);
+    const unsigned queries =
+        RA_BIT(RA_ROLE_QUERIES) | RA_BIT(RA_ROLE_OUTPUT_GRADIENTS) | RA_BIT(RA_ROLE_LSE) | RA_BIT(RA_ROLE_DELTA);
+    unsigned wanted = ring->options.gradients;
+    unsigned sums = (wanted >> RA_GRADIENT_KEY & 1 ? RA_BIT(RA_ROLE_KEY_SUMS) : 0) |
+                    (wanted >> RA_GRADIENT_VALUE & 1 ? RA_BIT(RA_ROLE_VALUE_SUMS) : 0);
+    if (wanted >> RA_GRADIENT_QUERY & 1)
+        add_pass(ring, RA_SIDE_KEYS, keys, queries, RA_BIT(RA_ROLE_QUERY_SUMS));
+    if (sums)
+        add_pass(ring, RA_SIDE_QUERIES, queries, keys, sums);
 }
 
 /* What follows from the options and the problem. */
@@ -100,11 +138,15 @@ static void derive(ra_ring_plan *ring)
         ring->strategy = ra_strategy_find(o->strategy);
     ring->planes = ra_mark_planes(p);
     ring->q_row_bytes = p->batch * p->heads * p->head_dim * (int64_t)ra_dtype_size(o->q_dtype);
-    ring->in_place = o->transport == RA_TRANSPORT_THREADS || (o->transport == RA_TRANSPORT_SIM && o->lent);
+    ring->in_place =
+        !o->backward && (o->transport == RA_TRANSPORT_THREADS || (o->transport == RA_TRANSPORT_SIM && o->lent));
     ring->hold_own = !(ring->in_place && o->lent);
     ring->threads = ra_ring_threads(&ring->asked, o);
     ring->pass_count = 0;
-    add_pass(ring, RA_SIDE_KEYS, 1U << RA_ROLE_KEYS | 1U << RA_ROLE_VALUES);
+    if (o->backward)
+        add_gradient_passes(ring);
+    else
+        add_pass(ring, RA_SIDE_KEYS, RA_BIT(RA_ROLE_KEYS) | RA_BIT(RA_ROLE_VALUES), 0, 0);
     find_scratch(ring);
 }
 
@@ -114,11 +156,13 @@ static void derive(ra_ring_plan *ring)
  */
 static int64_t promised(const ra_ring_plan *ring)
 {
-    enum { CHUNKS = 8, WHERE_WIDER = 9, FIXED = 4 << 20 };
+    enum { CHUNKS = 8, WHERE_WIDER = 9, BACKWARD = 14, FIXED = 4 << 20 };
     const ra_plan *p = ring->plan;
     int64_t size = (int64_t)ra_dtype_size(ring->options.q_dtype);
     int64_t chunk = ra_max(p->q_len, p->kv_len) * p->batch * p->heads * ra_max(p->head_dim, p->value_dim) * size /
                     ring->options.ranks;
+    if (ring->options.backward)
+        return chunk * BACKWARD + FIXED;
     return chunk * (size < (int64_t)sizeof(float) ? WHERE_WIDER : CHUNKS) + FIXED;
 }
 
@@ -141,14 +185,21 @@ static int64_t bytes_of(const ra_pass *pass, int rank, ra_rank_plan *planned)
     return held.total;
 }
 
-/* What the rows of a rank that stay are part of. */
+/* What the rows of a rank that stay are part of. Of keys that stay it is not known which further pairs are worked. */
 static ra_status count_pairs(const ra_pass *pass, int rank, ra_rank_info *info)
 {
     const ra_ring_plan *ring = pass->ring;
     ra_workload work;
     ra_status status = RA_OK;
-    ra_ring_workload(ring, rank, &work);
-    if (ring->options.ranks == 1)
+    if (pass->moving == RA_SIDE_QUERIES) {
+        ra_share keys = ra_partition_share(&ring->keys, rank);
+        return ra_count_key_pairs(ring->plan, &keys, &info->pairs_visible);
+    }
+    if (pass->gradient)
+        ra_workload_lay_out_gradient(&work, ring->plan, ra_partition_share(&ring->queries, rank), ring->threads);
+    else
+        ra_ring_workload(ring, rank, &work);
+    if (ring->options.ranks == 1 && !pass->gradient)
         work.pairs_visible = ring->plan->all.pairs_visible, work.pairs_worked = ring->plan->all.pairs_worked;
     else
         status = ra_workload_count(&work, ring->plan);
@@ -357,6 +408,8 @@ int64_t ra_ring_plan_least(const ra_ring_plan *ring, int ranks)
         bytes += q_rows * ring->q_row_bytes;
     if (ring->hold_own)
         bytes += kv_rows * kv_row_bytes(ring);
+    if (ring->options.backward)
+        return bytes;
     ra_workload work;
     ra_workload_lay_out(&work, p, ra_share_of_range(0, ra_max(1, p->q_len / ranks)), 1, 1, true);
     return bytes + work.scratch_bytes + (ring->options.lent ? 0 : ra_ring_storage_bytes(ring));

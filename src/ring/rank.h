@@ -35,6 +35,14 @@ typedef struct ra_slot {
     ra_tensor *tensors[RA_ROLES]; /* [planes]; NULL: a role that does not travel */
 } ra_slot;
 
+/* The rank's own rows on the side that stays, all of them, and the sums of their gradients: for passes of gradients. */
+typedef struct ra_stay {
+    ra_share share;
+    ra_tensor tensors[RA_ROLES];
+    uint64_t *words; /* [share.blocks]: all marks, */
+    int64_t *before; /* and those before each word */
+} ra_stay;
+
 typedef struct ra_held {
     ra_rank_memory memory;
     ra_accountant accountant;
@@ -42,7 +50,8 @@ typedef struct ra_held {
     void *query, *slot_memory, *marks, *known, *segments, *states, *scratch, *output, *tables;
     int64_t planes; /* of what is in the slots: where rows are read in place there is one */
     ra_slot slots[RA_SLOTS_MOST];
-    int own_slot;           /* -1: none */
+    int own_slot; /* -1: none */
+    ra_stay stay;
     uint64_t *some, *other; /* marks to work with */
     uint64_t *wanted;       /* marks of rows that are to be read from storage */
     ra_tensor *peers;       /* [RA_ROLES][peer_count]: other ranks' keys and values, where they are read in place */

@@ -32,6 +32,25 @@ static int64_t output_rows(const ra_ring_plan *ring, const ra_workload *work)
            work->grouping.lanes;
 }
 
+/* The storages that a backward pass has beside those of a forward pass. */
+static int64_t gradient_storage_bytes(const ra_ring_plan *ring)
+{
+    const ra_plan *p = ring->plan;
+    const ra_ring_options *o = &ring->options;
+    const ra_tensor views[] = {
+        ra_tensor_dense(NULL, o->d_output_dtype, RA_BSHD, p->batch, p->q_len, p->heads, p->value_dim),
+        ra_tensor_dense(NULL, RA_F32, RA_BHSD, p->batch, p->q_len, p->heads, 1),
+        ra_tensor_dense(NULL, o->d_q_dtype, RA_BSHD, p->batch, p->q_len, p->heads, p->head_dim),
+        ra_tensor_dense(NULL, o->d_k_dtype, RA_BSHD, p->batch, p->kv_len, p->kv_heads, p->head_dim),
+        ra_tensor_dense(NULL, o->d_v_dtype, RA_BSHD, p->batch, p->kv_len, p->kv_heads, p->value_dim)};
+    const bool there[] = {true, o->d_lse != 0, o->gradients >> RA_GRADIENT_QUERY & 1,
+                          o->gradients >> RA_GRADIENT_KEY & 1, o->gradients >> RA_GRADIENT_VALUE & 1};
+    int64_t bytes = 0;
+    for (size_t i = 0; i < sizeof views / sizeof *views; i++)
+        bytes += there[i] ? ra_storage_array_bytes(&views[i]) : 0;
+    return bytes;
+}
+
 int64_t ra_ring_storage_bytes(const ra_ring_plan *ring)
 {
     const ra_plan *p = ring->plan;
@@ -43,9 +62,9 @@ int64_t ra_ring_storage_bytes(const ra_ring_plan *ring)
         ra_tensor_dense(NULL, o->o_dtype, RA_BSHD, p->batch, p->q_len, p->heads, p->value_dim),
         ra_tensor_dense(NULL, RA_F32, RA_BHSD, p->batch, p->q_len, p->heads, 1)};
     int64_t bytes = 0;
-    for (size_t i = 0; i < sizeof views / sizeof *views - (o->lse ? 0 : 1); i++)
+    for (size_t i = 0; i < sizeof views / sizeof *views - (o->lse || o->backward ? 0 : 1); i++)
         bytes += ra_storage_array_bytes(&views[i]);
-    return bytes;
+    return bytes + (o->backward ? gradient_storage_bytes(ring) : 0);
 }
 
 ra_table_sizes ra_pass_tables(const ra_pass *pass)
@@ -117,30 +136,65 @@ static int64_t segment_bytes(const ra_pass *pass, int rank, const ra_rank_plan *
     return ra_memory_rounded(heads * ring->strategy->runs(pass, rank, planned) * (int64_t)sizeof(ra_segment));
 }
 
-ra_rank_memory ra_pass_memory(const ra_pass *pass, int rank, const ra_rank_plan *planned)
+/* The bytes of some roles, of so many rows. */
+static int64_t role_bytes(const ra_pass *pass, unsigned roles, int64_t rows)
+{
+    int64_t bytes = 0;
+    for (int role = 0; role < RA_ROLES; role++)
+        if (roles >> role & 1)
+            bytes += ra_memory_rounded(rows * pass->ring->planes * pass->row_bytes[role]);
+    return bytes;
+}
+
+/* Room for a part of the output, from which deltas are found, or for a part of the gradients on their way out. */
+static int64_t staging_bytes(const ra_pass *pass, int64_t rows)
+{
+    const ra_plan *p = pass->ring->plan;
+    int64_t row = p->heads * (ra_max(p->head_dim, p->value_dim) + 1) * (int64_t)sizeof(float); /* at most */
+    return ra_memory_rounded(ra_max(row, ra_min(OUTPUT_BYTES, rows * row)));
+}
+
+/* A pass for gradients: what stays, the sums of its gradients, and scratch. */
+static void add_gradients(ra_rank_memory *m, const ra_pass *pass, int rank)
+{
+    ra_share stay = ra_partition_share(ra_pass_staying(pass), rank);
+    m->query = role_bytes(pass, pass->stays, stay.rows);
+    m->states = role_bytes(pass, pass->sums, stay.rows);
+    m->marks += ra_memory_rounded(2 * stay.blocks * (int64_t)sizeof(uint64_t));
+    m->scratch = pass->scratch;
+    m->output = staging_bytes(pass, ra_max(stay.rows, pass->chunk_rows));
+}
+
+/* A forward pass: queries, row states, scratch, and finished rows on their way out. */
+static void add_tiles(ra_rank_memory *m, const ra_pass *pass, int rank)
 {
     const ra_ring_plan *ring = pass->ring;
     const ra_plan *p = ring->plan;
-    bool stored = !ring->options.lent, simulated = ring->options.transport == RA_TRANSPORT_SIM;
-    ra_rank_memory m = {0};
     ra_workload tasks;
-    const ra_workload *work = &tasks;
     ra_ring_workload(ring, rank, &tasks);
-    if (stored)
-        m.query = ra_memory_rounded(work->queries.rows * ring->q_row_bytes);
+    if (!ring->options.lent)
+        m->query = ra_memory_rounded(tasks.queries.rows * ring->q_row_bytes);
+    int states = ra_ring_at_once(ring) ? 0 : ra_ring_has_spans(ring) ? 2 : 1;
+    m->states = states * ra_memory_rounded(tasks.units * p->unit_floats * (int64_t)sizeof(float));
+    m->scratch = ra_memory_rounded(tasks.threads * tasks.scratch_bytes);
+    if (ring->scratch && tasks.groups)
+        m->scratch = ring->scratch;
+    if (!ring->options.lent && tasks.groups)
+        add_output(m, ring, &tasks);
+}
+
+ra_rank_memory ra_pass_memory(const ra_pass *pass, int rank, const ra_rank_plan *planned)
+{
+    const ra_ring_plan *ring = pass->ring;
+    bool simulated = ring->options.transport == RA_TRANSPORT_SIM;
+    ra_rank_memory m = {0};
     add_slots(&m, pass, rank, planned);
+    (pass->gradient ? add_gradients : add_tiles)(&m, pass, rank);
     m.known = ra_memory_rounded((simulated ? 2 : RA_KNOWN_MOST) * ra_reads_words(pass) * (int64_t)sizeof(uint64_t));
     if (!ring->in_place && !simulated)
         m.segments = segment_bytes(pass, rank, planned);
-    int states = ra_ring_at_once(ring) ? 0 : ra_ring_has_spans(ring) ? 2 : 1;
-    m.states = states * ra_memory_rounded(work->units * p->unit_floats * (int64_t)sizeof(float));
-    m.scratch = ra_memory_rounded(work->threads * work->scratch_bytes);
-    if (ring->scratch && work->groups)
-        m.scratch = ring->scratch;
-    if (stored && work->groups)
-        add_output(&m, ring, work);
     m.tables = table_bytes(pass);
-    m.storage = stored ? ra_ring_storage_bytes(ring) : 0;
+    m.storage = ring->options.lent ? 0 : ra_ring_storage_bytes(ring);
     m.plan = ra_ring_plan_bytes(ring) + ra_memory_pages(word_bytes(ring)) + (ra_ring_batch(ring) - 1) * m.tables;
     m.total = m.query + m.slots + m.marks + m.known + m.segments + m.states + m.scratch + m.output + m.tables +
               m.storage + m.plan;

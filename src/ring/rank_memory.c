@@ -98,6 +98,37 @@ static void divide_slots(ra_rank *e)
     h->some = words;
     h->other = words + marks;
     h->wanted = words + 2 * marks;
+    h->stay.words = words + 3 * marks;
+}
+
+/* One tensor for each of some roles of the rows that stay, one after the other. */
+static void divide_roles(ra_rank *e, unsigned roles, char *at)
+{
+    ra_stay *stay = &e->held.stay;
+    for (int role = 0; role < RA_ROLES; role++) {
+        if (!(roles >> role & 1))
+            continue;
+        ra_role_shape shape = ra_role_shape_of(e->ring, role);
+        stay->tensors[role] =
+            ra_tensor_dense(at, shape.dtype, RA_BHSD, e->ring->plan->batch, stay->share.rows, shape.heads, shape.dim);
+        at += ra_memory_rounded(stay->share.rows * e->ring->planes * e->pass->row_bytes[role]);
+    }
+}
+
+/* What stays, in a pass for gradients; sums are zero. */
+static void divide_stay(ra_rank *e)
+{
+    ra_held *h = &e->held;
+    ra_stay *stay = &h->stay;
+    stay->share = ra_partition_share(ra_pass_staying(e->pass), e->rank);
+    stay->before = (int64_t *)(stay->words + stay->share.blocks);
+    memset(stay->words, 0, (size_t)stay->share.blocks * sizeof *stay->words);
+    ra_mark_range(&stay->share, 0, INT64_MAX, stay->words);
+    ra_marks_before(stay->words, stay->share.blocks, stay->before);
+    divide_roles(e, e->pass->stays, h->query);
+    divide_roles(e, e->pass->sums, h->states);
+    if (h->states)
+        memset(h->states, 0, (size_t)h->memory.states);
 }
 
 static void clear_states(ra_rank *e)
@@ -126,7 +157,10 @@ ra_status ra_rank_take_memory(ra_rank *e)
         return status;
     divide_tables(e);
     divide_slots(e);
-    clear_states(e);
+    if (e->pass->gradient)
+        divide_stay(e);
+    else
+        clear_states(e);
     ra_reads_find(&h->reads, e->pass, e->rank, ra_rank_virtual(e) ? 2 : RA_KNOWN_MOST, h->known);
     return RA_OK;
 }

@@ -127,12 +127,28 @@ ra_status ra_ledger_prove(const ra_pass *pass, const int64_t *ledger, ra_rank_st
     for (int rank = 0; rank < pass->ring->options.ranks; rank++) {
         const ra_rank_info *plan = &ra_pass_planned(pass, rank)->info;
         if (stats)
-            stats[rank].bytes_sent = ledger[rank];
+            stats[rank].bytes_sent += ledger[rank];
         if (ledger[rank] != plan->bytes_sent)
             return ra_fail(RA_ERROR_INTERNAL, "rank %d: the run differs from its plan: bytes sent %lld of %lld", rank,
                            (long long)ledger[rank], (long long)plan->bytes_sent);
     }
     return RA_OK;
+}
+
+void ra_rank_stats_add(ra_rank_stats *s, const ra_rank_stats *further)
+{
+    s->threads = (int)ra_max(s->threads, further->threads);
+    s->steps += further->steps;
+    s->hops += further->hops;
+    s->bytes_sent += further->bytes_sent;
+    s->bytes_received += further->bytes_received;
+    s->seconds_compute += further->seconds_compute;
+    s->seconds_wait += further->seconds_wait;
+    s->seconds_io += further->seconds_io;
+    s->seconds_total += further->seconds_total;
+    s->planned_peak_bytes = ra_max(s->planned_peak_bytes, further->planned_peak_bytes);
+    s->peak_bytes = ra_max(s->peak_bytes, further->peak_bytes);
+    s->rss_peak_bytes = ra_max(s->rss_peak_bytes, further->rss_peak_bytes);
 }
 
 void ra_rank_fill_stats(ra_rank *e, double started)

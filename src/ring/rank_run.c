@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/tensor.h"
 #include "base/threads.h"
+#include "ring/rank_gradients.h"
 #include "ring/rank_greet.h"
 #include "ring/rank_memory.h"
 #include "ring/rank_phase.h"
@@ -41,7 +42,7 @@ static ra_status set_own(ra_rank *e)
     h->own_slot = 0;
     if (e->ring->hold_own)
         status = ra_slot_set_all(e, h->own_slot, &own);
-    for (int role = 0; role < RA_ROLES && h->peer_count && !status; role++) {
+    for (int role = 0; role <= RA_ROLE_VALUES && h->peer_count && !status; role++) {
         ra_tensor *mine = &h->peers[role * h->peer_count + (alone ? 0 : e->rank)];
         if (h->slots[h->own_slot].room)
             *mine = *h->slots[h->own_slot].tensors[role];
@@ -65,9 +66,13 @@ static void set_run(ra_rank *e)
 ra_status ra_rank_prepare(ra_rank *e)
 {
     const ra_tensors *t = e->tensors;
-    enum { STORAGES = 5 };
-    const ra_storage *const storages[STORAGES] = {t->q, t->k, t->v, t->output, t->lse};
-    ra_ring_workload(e->ring, e->rank, &e->work.load);
+    enum { STORAGES = 10 };
+    const ra_storage *const storages[STORAGES] = {t->q,        t->k,     t->v,   t->output, t->lse,
+                                                  t->d_output, t->d_lse, t->d_q, t->d_k,    t->d_v};
+    if (e->pass->gradient)
+        e->work.load.threads = e->ring->threads;
+    else
+        ra_ring_workload(e->ring, e->rank, &e->work.load);
     e->held.memory = ra_pass_memory(e->pass, e->rank, e->planned);
     for (int i = 0; i < STORAGES; i++)
         e->held.accountant.bytes += storages[i] ? ra_storage_bytes(storages[i]) : 0;
@@ -79,14 +84,14 @@ ra_status ra_rank_prepare(ra_rank *e)
 }
 
 /* The rows of a share out of a storage, which has only this rank's rows or all. */
-static ra_status read_share(ra_rank *e, ra_storage *storage, const ra_share *share, int64_t head, const ra_tensor *into)
+static ra_status read_share(ra_rank *e, ra_storage *storage, const ra_share *share, const ra_tensor *into)
 {
     ra_status status = RA_OK;
     double start = ra_seconds();
     for (int64_t i = 0; i < share->ranges && !status; i++) {
         ra_range range = ra_share_range(share, i);
-        status = ra_slot_read_rows(e, storage, e->tensors->parts ? range.row : range.first, range.end - range.first,
-                                   head, into, range.row);
+        status = ra_slot_read_rows(e, storage, e->tensors->parts ? range.row : range.first, range.end - range.first, 0,
+                                   into, range.row);
     }
     e->tally.stats->seconds_io += ra_seconds() - start;
     return status;
@@ -105,10 +110,11 @@ ra_status ra_rank_load_queries(ra_rank *e)
     e->work.run.whole = false;
     e->work.q = ra_tensor_dense(e->held.query, e->ring->options.q_dtype, RA_BHSD, p->batch, queries->rows, p->heads,
                                 p->head_dim);
-    return read_share(e, e->tensors->q, queries, 0, &e->work.q);
+    return read_share(e, e->tensors->q, queries, &e->work.q);
 }
 
-/* The rank's own keys and values into their slot; not where they have been worked on already and are given up. */
+/* The rank's own rows of those that travel into their slot; not where they have been worked on already and are given
+ * up. */
 static ra_status load_own(ra_rank *e)
 {
     const ra_slot *s = &e->held.slots[e->held.own_slot];
@@ -116,9 +122,9 @@ static ra_status load_own(ra_rank *e)
     ra_status status = RA_OK;
     if (!e->ring->hold_own || !s->room || (own_step >= 0 && own_step < e->at.first))
         return RA_OK;
-    for (int64_t plane = 0; plane < e->held.planes; plane++)
-        for (int role = 0; role < RA_ROLES && !status; role++)
-            status = read_share(e, ra_slot_storage(e, role), &s->share, plane, &s->tensors[role][plane]);
+    double start = ra_seconds();
+    status = ra_slot_read(e, s, s->words, s->share.blocks);
+    e->tally.stats->seconds_io += ra_seconds() - start;
     return status;
 }
 
@@ -136,13 +142,13 @@ ra_status ra_rank_run(ra_rank *e, double started, const ra_point *point)
     e->link.what = "reading its own rows";
     e->link.hop = -1;
     if (!status)
-        status = ra_rank_load_queries(e);
+        status = (e->pass->gradient ? ra_gradients_load : ra_rank_load_queries)(e);
     if (!status)
         status = load_own(e);
     if (!status)
         status = ra_rank_run_steps(e);
     if (!status)
-        status = ra_rank_write_results(e);
+        status = (e->pass->gradient ? ra_gradients_write : ra_rank_write_results)(e);
     if (status)
         return status;
     ra_rank_fill_stats(e, started);

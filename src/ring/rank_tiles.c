@@ -3,6 +3,7 @@
 
 #include "base/checked.h"
 #include "base/clock.h"
+#include "ring/rank_gradients.h"
 #include "ring/rank_phase.h"
 #include "ring/rank_save.h"
 #include "ring/supply.h"
@@ -102,7 +103,7 @@ static ra_status run_chunk(ra_rank *e, const ra_keys *keys)
     return status;
 }
 
-static ra_status compute(ra_rank *e, int64_t step)
+static ra_status compute_tiles(ra_rank *e, int64_t step)
 {
     ra_status status = RA_OK;
     if (e->work.load.groups > 0 && e->supply->rows(e, step) > 0) {
@@ -113,6 +114,12 @@ static ra_status compute(ra_rank *e, int64_t step)
         e->supply->leave(e);
         e->tally.stats->seconds_compute += ra_seconds() - start;
     }
+    return status;
+}
+
+static ra_status compute(ra_rank *e, int64_t step)
+{
+    ra_status status = (e->pass->gradient ? ra_gradients_step : compute_tiles)(e, step);
     e->at.changed = true;
     e->at.step = step + 1;
     e->at.position = 0;

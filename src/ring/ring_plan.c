@@ -21,7 +21,14 @@ ra_role_shape ra_role_shape_of(const ra_ring_plan *ring, ra_role role)
     const ra_plan *p = ring->plan;
     const ra_ring_options *o = &ring->options;
     const ra_role_shape shapes[RA_ROLES] = {[RA_ROLE_KEYS] = {o->k_dtype, p->kv_heads, p->head_dim},
-                                            [RA_ROLE_VALUES] = {o->v_dtype, p->kv_heads, p->value_dim}};
+                                            [RA_ROLE_VALUES] = {o->v_dtype, p->kv_heads, p->value_dim},
+                                            [RA_ROLE_QUERIES] = {o->q_dtype, p->heads, p->head_dim},
+                                            [RA_ROLE_OUTPUT_GRADIENTS] = {o->d_output_dtype, p->heads, p->value_dim},
+                                            [RA_ROLE_LSE] = {RA_F32, p->heads, 1},
+                                            [RA_ROLE_DELTA] = {RA_F32, p->heads, 1},
+                                            [RA_ROLE_QUERY_SUMS] = {RA_F32, p->heads, p->head_dim},
+                                            [RA_ROLE_KEY_SUMS] = {RA_F32, p->kv_heads, p->head_dim},
+                                            [RA_ROLE_VALUE_SUMS] = {RA_F32, p->kv_heads, p->value_dim}};
     return shapes[role];
 }
 
@@ -43,7 +50,7 @@ int ra_rank_before(const ra_pass *pass, int rank, int64_t steps)
 
 bool ra_ring_has_spans(const ra_ring_plan *ring)
 {
-    return ring->plan->spans > 1 && ring->strategy->has_spans;
+    return ring->plan->spans > 1 && ring->strategy->has_spans && !ring->options.backward;
 }
 
 bool ra_ring_at_once(const ra_ring_plan *ring)

@@ -3,6 +3,7 @@
 
 #include "base/checked.h"
 #include "base/tensor.h"
+#include "exec/gradient.h"
 #include "ring/rank_behind.h"
 
 #include <string.h>
@@ -81,7 +82,11 @@ static int64_t row_of(const ra_slot *s, int64_t plane, int64_t position)
 
 ra_storage *ra_slot_storage(const ra_rank *e, ra_role role)
 {
-    ra_storage *const storages[RA_ROLES] = {[RA_ROLE_KEYS] = e->tensors->k, [RA_ROLE_VALUES] = e->tensors->v};
+    const ra_tensors *t = e->tensors;
+    ra_storage *const storages[RA_ROLES] = {[RA_ROLE_KEYS] = t->k,       [RA_ROLE_VALUES] = t->v,
+                                            [RA_ROLE_QUERIES] = t->q,    [RA_ROLE_OUTPUT_GRADIENTS] = t->d_output,
+                                            [RA_ROLE_LSE] = t->lse,      [RA_ROLE_QUERY_SUMS] = t->d_q,
+                                            [RA_ROLE_KEY_SUMS] = t->d_k, [RA_ROLE_VALUE_SUMS] = t->d_v};
     return storages[role];
 }
 
@@ -105,6 +110,48 @@ ra_status ra_slot_read_rows(ra_rank *e, ra_storage *storage, int64_t first, int6
     return status;
 }
 
+/* Rows of one batch, from a row on. */
+static ra_tensor part_of(const ra_tensor *t, int64_t batch, int64_t row, int64_t rows)
+{
+    ra_tensor part = *t;
+    part.data = (void *)ra_tensor_at(t, batch, row, 0, 0);
+    part.batch = 1;
+    part.seq = rows;
+    return part;
+}
+
+/* Some rows of one batch; the output, and the gradient by the log-sum-exp, go through the staging memory. */
+static ra_status find_delta_part(ra_rank *e, int64_t batch, int64_t first, int64_t head, const ra_tensor *d_output,
+                                 const ra_tensor *delta)
+{
+    ra_dtype dtype = ra_storage_view(e->tensors->output)->dtype;
+    int64_t rows = delta->seq, bytes = rows * delta->heads * d_output->dim * (int64_t)sizeof(float);
+    ra_tensor output = ra_tensor_dense(e->held.output, dtype, RA_BSHD, 1, rows, delta->heads, d_output->dim);
+    ra_tensor d_lse = ra_tensor_dense((char *)e->held.output + bytes, RA_F32, RA_BSHD, 1, rows, delta->heads, 1);
+    ra_status status = ra_storage_read(e->tensors->output, batch, first, rows, head, &output);
+    if (!status && e->tensors->d_lse)
+        status = ra_storage_read(e->tensors->d_lse, batch, first, rows, head, &d_lse);
+    if (!status)
+        ra_gradient_delta(e->kernel, 1, &output, d_output, e->tensors->d_lse ? &d_lse : NULL, delta);
+    return status ? status : ra_link_poll(&e->link);
+}
+
+ra_status ra_slot_find_delta(ra_rank *e, int64_t first, int64_t count, int64_t head, const ra_tensor *d_output,
+                             const ra_tensor *delta, int64_t row)
+{
+    int64_t row_bytes = delta->heads * (d_output->dim + 1) * (int64_t)sizeof(float);
+    int64_t most = ra_max(1, e->held.memory.output / row_bytes);
+    ra_status status = RA_OK;
+    for (int64_t batch = 0; batch < delta->batch; batch++)
+        for (int64_t done = 0, rows; done < count && !status; done += rows) {
+            rows = ra_min(most, count - done);
+            const ra_tensor of = part_of(d_output, batch, row + done, rows);
+            const ra_tensor into = part_of(delta, batch, row + done, rows);
+            status = find_delta_part(e, batch, first + done, head, &of, &into);
+        }
+    return status;
+}
+
 /* Where a position is in the storage of rows that travel. */
 static int64_t storage_row(const ra_rank *e, int64_t position)
 {
@@ -118,10 +165,14 @@ static ra_status read_run(ra_rank *e, const ra_slot *s, int64_t plane, const ra_
 {
     int64_t first = storage_row(e, run->position), row = row_of(s, plane, run->position);
     ra_status status = RA_OK;
-    for (int role = 0; role < RA_ROLES && !status; role++)
-        if (e->pass->roles >> role & 1)
-            status = ra_slot_read_rows(e, ra_slot_storage(e, role), first, run->rows,
-                                       plane * s->tensors[role][plane].heads, &s->tensors[role][plane], row);
+    for (int role = 0; role < RA_ROLES && !status; role++) {
+        const ra_tensor *into = s->tensors[role] ? &s->tensors[role][plane] : NULL;
+        if (into && role == RA_ROLE_DELTA)
+            status = ra_slot_find_delta(e, first, run->rows, plane * into->heads,
+                                        &s->tensors[RA_ROLE_OUTPUT_GRADIENTS][plane], into, row);
+        else if (into)
+            status = ra_slot_read_rows(e, ra_slot_storage(e, role), first, run->rows, plane * into->heads, into, row);
+    }
     return status;
 }
 

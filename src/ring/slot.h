@@ -15,6 +15,13 @@ ra_status ra_slot_set_all(ra_rank *e, int slot, const ra_share *share);
 ra_status ra_slot_read_rows(ra_rank *e, ra_storage *storage, int64_t first, int64_t count, int64_t head,
                             const ra_tensor *into, int64_t row);
 
+/*
+ * What the softmax of rows takes off their gradients: rows `row` .. of `delta`, from the same rows of `d_output` and
+ * from rows `first` .. of the storages of the output and of the gradient by the log-sum-exp.
+ */
+ra_status ra_slot_find_delta(ra_rank *e, int64_t first, int64_t count, int64_t head, const ra_tensor *d_output,
+                             const ra_tensor *delta, int64_t row);
+
 /* Read, of the rows that a slot holds, those that are marked in `rows`, `stride` words from plane to plane. */
 ra_status ra_slot_read(ra_rank *e, const ra_slot *slot, const uint64_t *rows, int64_t stride);
 
@@ -24,7 +31,7 @@ void ra_slot_copy_own(ra_rank *e, const ra_slot *into, const uint64_t *rows);
 /* Add the memory of the marked rows of a message to the segments of the phase: role by role, head by head. */
 ra_status ra_slot_add_segments(ra_rank *e, const ra_slot *slot, const ra_message *message, const uint64_t *rows);
 
-/* The storage of a role, and the keys of a slot as the tasks read them. */
+/* The storage of a role, or of the gradients that its sums become; and the keys of a slot as the tasks read them. */
 ra_storage *ra_slot_storage(const ra_rank *e, ra_role role);
 ra_keys ra_slot_keys(const ra_rank *e, const ra_slot *slot);
 

@@ -17,6 +17,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* A rank of a batch. */
 typedef struct member {
@@ -28,6 +29,7 @@ typedef struct member {
 /* What the batches have in common. */
 typedef struct company {
     const ra_ring_plan *ring;
+    const ra_pass *pass;
     const ra_kernel *kernel;
     const ra_tensors *tensors;
     ra_rank_stats *stats; /* [ranks], or NULL */
@@ -39,18 +41,24 @@ typedef struct company {
     double pairs, reported; /* done by them; told to the caller */
 } company;
 
+/* Of all passes, each of which goes through all pairs. */
+static double pairs_of(const ra_ring_plan *ring)
+{
+    return ring->pass_count * ring->plan->all.pairs_visible;
+}
+
 static void make(company *all, member *m, int rank)
 {
     ra_rank *e = &m->rank;
     m->stats = (ra_rank_stats)RA_RANK_STATS_INIT;
-    *e = ra_rank_make(&all->ring->passes[0], all->kernel, all->tensors, rank, &m->stats);
+    *e = ra_rank_make(all->pass, all->kernel, all->tensors, rank, &m->stats);
     e->held.spare = &all->spare;
     e->flight.behind = all->behind;
     e->tally.ledger = all->ledger;
     e->tally.waited_before = all->waited;
     e->tally.pairs_before = all->pairs;
     e->tally.pairs_reported = all->reported;
-    e->tally.pairs_total = all->ring->plan->all.pairs_visible;
+    e->tally.pairs_total = pairs_of(all->ring);
 }
 
 /* ---- A list of tasks --------------------------------------------------------------------------------------------- */
@@ -88,7 +96,7 @@ static ra_status finish(member *m)
 static ra_status cancelled(const company *all)
 {
     return ra_fail(RA_ERROR_CANCELLED, "cancelled by the progress callback after %.0f of %.0f pairs", all->pairs,
-                   all->ring->plan->all.pairs_visible);
+                   pairs_of(all->ring));
 }
 
 /* The tasks of the first, and of all that come next. */
@@ -192,8 +200,10 @@ static ra_status run_batch(company *all, member *some, int first, int count, con
         make(all, &some[i], first + i);
     ra_status status = ra_ring_at_once(all->ring) ? run_list(all, some, count) : run_alone(all, some, point);
     for (int i = 0; i < count; i++) {
-        if (!status && all->stats)
+        if (!status && all->stats && all->pass == all->ring->passes)
             all->stats[first + i] = some[i].stats;
+        else if (!status && all->stats)
+            ra_rank_stats_add(&all->stats[first + i], &some[i].stats);
         ra_rank_give_memory(&some[i].rank, true);
     }
     return status;
@@ -230,8 +240,8 @@ static ra_status go_on(company *all, member *some, ra_point *point)
 static ra_status report_end(const company *all)
 {
     const ra_plan *p = all->ring->plan;
-    bool stop = p->progress && all->reported < p->all.pairs_visible &&
-                p->progress(p->progress_user, p->all.pairs_visible, p->all.pairs_visible);
+    double pairs = pairs_of(all->ring);
+    bool stop = p->progress && all->reported < pairs && p->progress(p->progress_user, pairs, pairs);
     return stop && ra_ring_at_once(all->ring) ? cancelled(all) : RA_OK;
 }
 
@@ -239,13 +249,21 @@ static ra_status run_batches(company *all, member *some)
 {
     ra_point point;
     int ranks = all->ring->options.ranks, batch = ra_ring_batch(all->ring);
-    ra_status status = all->ring->in_place ? RA_OK : ra_background_open(&all->behind);
-    if (!status)
-        status = go_on(all, some, &point);
+    memset(all->ledger, 0, (size_t)ranks * sizeof *all->ledger);
+    ra_status status = go_on(all, some, &point);
     for (int first = status ? ranks : (int)point.rank; first < ranks && !status; first += batch)
         status = run_batch(all, some, first, (int)ra_min(batch, ranks - first), first == point.rank ? &point : NULL);
-    if (!status)
-        status = ra_ledger_prove(&all->ring->passes[0], all->ledger, all->stats);
+    return status ? status : ra_ledger_prove(all->pass, all->ledger, all->stats);
+}
+
+/* All batches of a pass before the next one. */
+static ra_status run_passes(company *all, member *some)
+{
+    ra_status status = all->ring->in_place ? RA_OK : ra_background_open(&all->behind);
+    for (int i = 0; i < all->ring->pass_count && !status; i++) {
+        all->pass = &all->ring->passes[i];
+        status = run_batches(all, some);
+    }
     return status ? status : report_end(all);
 }
 
@@ -259,7 +277,7 @@ ra_status ra_virtual_run(const ra_ring_plan *ring, const ra_kernel *kernel, cons
     member *some = calloc((size_t)ra_ring_batch(ring), sizeof *some);
     all.ledger = calloc((size_t)ring->options.ranks, sizeof *all.ledger);
     ra_status status =
-        some && all.ledger ? run_batches(&all, some) : ra_fail(RA_ERROR_MEMORY, "out of memory: virtual ranks");
+        some && all.ledger ? run_passes(&all, some) : ra_fail(RA_ERROR_MEMORY, "out of memory: virtual ranks");
     ra_background_close(all.behind);
     ra_spare_free(&all.spare);
     free(some);

@@ -66,53 +66,84 @@ static bool stored(const ring_case *c)
     return c->way == WAY_SIM_STORED || c->way == WAY_THREADS_STORED || c->way == WAY_MESSAGES_STORED;
 }
 
+/* The tensors of a sample, and those of the backward pass behind them. */
+enum { TENSORS = (int)SAMPLE_TENSORS + (int)RING_GRADIENTS };
+
+static const ra_tensor *tensor_of(const rank_job *job, int tensor)
+{
+    if (tensor < SAMPLE_TENSORS)
+        return &job->s->tensors[tensor];
+    const ra_tensor *further = job->c->backward ? &job->c->backward[tensor - SAMPLE_TENSORS] : NULL;
+    return further && further->data ? further : NULL;
+}
+
 static ra_status run_stored(rank_job *job)
 {
-    ra_storage *storages[SAMPLE_TENSORS] = {NULL};
+    ra_storage *s[TENSORS] = {NULL};
     ra_status status = RA_OK;
-    for (int i = 0; i < SAMPLE_TENSORS && !status; i++)
-        status = ra_storage_memory(&job->s->tensors[i], &storages[i]);
-    if (!status)
-        status = ra_ring_run(job->plan, job->comm, storages[SAMPLE_QUERY], storages[SAMPLE_KEY], storages[SAMPLE_VALUE],
-                             storages[SAMPLE_OUTPUT], storages[SAMPLE_LSE], job->stats);
-    for (int i = 0; i < SAMPLE_TENSORS; i++)
-        ra_storage_free(storages[i]);
+    for (int i = 0; i < TENSORS && !status; i++)
+        status = tensor_of(job, i) ? ra_storage_memory(tensor_of(job, i), &s[i]) : RA_OK;
+    if (!status && job->c->backward)
+        status = ra_ring_run_backward(job->plan, job->comm, s[0], s[1], s[2], s[3], s[4], s[5], s[6], s[7], s[8], s[9],
+                                      job->stats);
+    else if (!status)
+        status = ra_ring_run(job->plan, job->comm, s[0], s[1], s[2], s[3], s[4], job->stats);
+    for (int i = 0; i < TENSORS; i++)
+        ra_storage_free(s[i]);
     return status;
+}
+
+/* With tensors in memory: NULL where there is none. */
+static ra_status run_lent(rank_job *job, const ra_tensor *const t[TENSORS])
+{
+    if (job->c->backward)
+        return ra_ring_backward(job->plan, job->comm, t[0], t[1], t[2], t[3], t[4], t[5], t[6], t[7], t[8], t[9],
+                                job->stats);
+    return ra_ring_forward(job->plan, job->comm, t[0], t[1], t[2], t[3], t[4], job->stats);
 }
 
 static bool of_keys(int tensor)
 {
-    return tensor == SAMPLE_KEY || tensor == SAMPLE_VALUE;
+    return tensor == SAMPLE_KEY || tensor == SAMPLE_VALUE || tensor == SAMPLE_TENSORS + RING_D_K ||
+           tensor == SAMPLE_TENSORS + RING_D_V;
+}
+
+static bool is_written(const rank_job *job, int tensor)
+{
+    return tensor >= (job->c->backward ? (int)SAMPLE_TENSORS + (int)RING_D_Q : (int)SAMPLE_OUTPUT);
 }
 
 /* A rank's own rows, copied out of the sample and, for what is written, back again. */
 static ra_status run_parts(rank_job *job)
 {
-    const sample *s = job->s;
     ra_rank_info info = RA_RANK_INFO_INIT;
-    ra_tensor parts[SAMPLE_TENSORS];
-    void *memory[SAMPLE_TENSORS] = {NULL};
+    ra_tensor parts[TENSORS];
+    const ra_tensor *given[TENSORS] = {NULL};
     ra_status status = ra_ring_plan_rank(job->plan, job->rank, &info);
-    for (int i = 0; i < SAMPLE_TENSORS && !status; i++) {
-        const ra_tensor *t = &s->tensors[i];
+    for (int i = 0; i < TENSORS && !status; i++) {
+        const ra_tensor *t = tensor_of(job, i);
+        if (!t)
+            continue;
         int64_t rows = of_keys(i) ? info.kv_rows : info.q_rows;
         size_t bytes = (size_t)(t->batch * rows * t->heads * t->dim) * ra_dtype_size(t->dtype);
-        memory[i] = malloc(bytes + 1);
-        REQUIRE(memory[i], "out of memory");
-        memset(memory[i], 0xff, bytes);
-        parts[i] = ra_tensor_dense(memory[i], t->dtype, (ra_layout)(job->rank % 2), t->batch, rows, t->heads, t->dim);
-        if (i <= SAMPLE_VALUE)
+        void *memory = malloc(bytes + 1);
+        REQUIRE(memory, "out of memory");
+        memset(memory, 0xff, bytes);
+        parts[i] = ra_tensor_dense(memory, t->dtype, (ra_layout)(job->rank % 2), t->batch, rows, t->heads, t->dim);
+        given[i] = &parts[i];
+        if (!is_written(job, i))
             status = ra_ring_split(job->plan, job->rank, of_keys(i), t, &parts[i]);
     }
     if (!status)
-        status = ra_ring_forward(job->plan, job->comm, &parts[SAMPLE_QUERY], &parts[SAMPLE_KEY], &parts[SAMPLE_VALUE],
-                                 &parts[SAMPLE_OUTPUT], &parts[SAMPLE_LSE], job->stats);
-    for (int i = SAMPLE_OUTPUT; i < SAMPLE_TENSORS && !status; i++) {
-        ra_tensor whole = s->tensors[i];
-        status = ra_ring_gather(job->plan, job->rank, 0, &parts[i], &whole);
+        status = run_lent(job, given);
+    for (int i = 0; i < TENSORS && !status; i++) {
+        if (!given[i] || !is_written(job, i))
+            continue;
+        ra_tensor whole = *tensor_of(job, i);
+        status = ra_ring_gather(job->plan, job->rank, of_keys(i), &parts[i], &whole);
     }
-    for (int i = 0; i < SAMPLE_TENSORS; i++)
-        free(memory[i]);
+    for (int i = 0; i < TENSORS; i++)
+        free(given[i] ? parts[i].data : NULL);
     return status;
 }
 
@@ -147,13 +178,13 @@ static void take_comms(const ring_case *c, ra_comm **comms)
 
 static ra_status run_simulated(const ring_case *c, const sample *s, const ra_ring_plan *plan, ra_rank_stats *stats)
 {
-    const ra_tensor *t = s->tensors;
     rank_job job = {.c = c, .s = s, .plan = plan, .stats = stats};
+    const ra_tensor *given[TENSORS];
+    for (int i = 0; i < TENSORS; i++)
+        given[i] = tensor_of(&job, i);
     ra_status status = ra_comm_sim(c->options.ranks, &job.comm);
     if (!status)
-        status = stored(c) ? run_stored(&job)
-                           : ra_ring_forward(plan, job.comm, &t[SAMPLE_QUERY], &t[SAMPLE_KEY], &t[SAMPLE_VALUE],
-                                             &t[SAMPLE_OUTPUT], &t[SAMPLE_LSE], stats);
+        status = stored(c) ? run_stored(&job) : run_lent(&job, given);
     snprintf(messages[0], sizeof messages[0], "%s", status ? ra_last_message() : "");
     ra_comm_free(job.comm);
     return status;
@@ -241,6 +272,27 @@ static void plan_sparing(const ring_case *c, const sample *s, ra_ring_options *o
     *plan = less;
 }
 
+/* What the plan of a backward pass has to know. Gradients become NaN. */
+static void prepare_backward(const ring_case *c, ra_ring_options *o)
+{
+    const ra_tensor *t = c->backward;
+    ra_dtype *const dtypes[] = {&o->d_q_dtype, &o->d_k_dtype, &o->d_v_dtype};
+    o->backward = 1;
+    o->d_output_dtype = t[RING_D_OUTPUT].dtype;
+    o->d_lse = t[RING_D_LSE].data != NULL;
+    o->gradients = 0;
+    for (int i = 0; i < 3; i++) {
+        const ra_tensor *gradient = &t[RING_D_Q + i];
+        if (!gradient->data)
+            continue;
+        o->gradients |= 1U << i;
+        *dtypes[i] = gradient->dtype;
+        memset(gradient->data, 0xff,
+               (size_t)(gradient->batch * gradient->seq * gradient->heads * gradient->dim) *
+                   ra_dtype_size(gradient->dtype));
+    }
+}
+
 ra_status ring_case_run(const ring_case *c, const sample *s, ra_rank_stats *stats, ra_status *statuses)
 {
     ra_ring_plan *plan = NULL, *odd = NULL;
@@ -253,7 +305,10 @@ ra_status ring_case_run(const ring_case *c, const sample *s, ra_rank_stats *stat
     options.v_dtype = s->tensors[SAMPLE_VALUE].dtype;
     options.o_dtype = s->tensors[SAMPLE_OUTPUT].dtype;
     options.lent = !stored(c);
-    sample_wipe(s);
+    if (c->backward)
+        prepare_backward(c, &options);
+    else
+        sample_wipe(s);
     ra_status status = ra_ring_plan_create(&s->problem, &c->run, &options, &plan);
     if (!status && c->sparing)
         plan_sparing(c, s, &options, &plan);

@@ -23,6 +23,9 @@ typedef void (*ring_wrapper)(void *user, int rank, ra_transport *transport);
 /* Changes what the odd rank plans with. */
 typedef void (*ring_change)(ra_problem *problem, ra_options *run, ra_ring_options *options);
 
+/* What a backward pass has beside the tensors of a sample; a tensor without data is not there. */
+enum { RING_D_OUTPUT, RING_D_LSE, RING_D_Q, RING_D_K, RING_D_V, RING_GRADIENTS };
+
 typedef struct ring_case {
     way way;
     ra_ring_options options;           /* ranks, strategy, order, pieces, timeout; the rest is filled in */
@@ -35,7 +38,8 @@ typedef struct ring_case {
     ring_change odd;      /* NULL: it plans what all plan */
     ra_progress odd_poll; /* NULL: it has the progress callback that all have */
     void *odd_poll_user;
-    bool odd_absent; /* it never comes */
+    bool odd_absent;           /* it never comes */
+    const ra_tensor *backward; /* NULL: a forward pass; else [RING_GRADIENTS], and the sample has output and lse */
     ra_comm **kept; /* NULL, or [ranks]: the communicators of a real ring, made where NULL, and left for the next run */
 } ring_case;
 
@@ -48,7 +52,7 @@ int64_t ring_choose_pieces(choices *c, int64_t length, int ranks, ra_piece *piec
 const char *ring_case_text(const ring_case *c);
 
 /*
- * Plan, run on all ranks, gather. The sample's output and lse were set to NaN before. stats: [ranks] or NULL;
+ * Plan, run on all ranks, gather. What is written was set to NaN before. stats: [ranks] or NULL;
  * statuses: [ranks] or NULL, what each rank returned. Returns the first that is not RA_OK, with its message.
  */
 ra_status ring_case_run(const ring_case *c, const sample *s, ra_rank_stats *stats, ra_status *statuses);

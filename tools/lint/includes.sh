@@ -21,6 +21,7 @@ src/api_reference.c oracle|base
 src/api_reference_backward.c exec|plan|base
 src/api_reference_gradient.c oracle|base
 src/api_ring.c     ring|exec|kernel|transport|plan|io|base
+src/api_ring_run.c ring|exec|kernel|transport|plan|io|base
 bench              bench
 report             report|bench
 cli                cli|bench|report

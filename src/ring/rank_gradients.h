@@ -1,0 +1,16 @@
+/* A pass of a backward run on one rank: what stays, the tasks of a step, and the gradients at the end. */
+#ifndef RA_RING_RANK_GRADIENTS_H
+#define RA_RING_RANK_GRADIENTS_H
+
+#include "ring/rank.h"
+
+/* The rank's own rows on the side that stays. */
+ra_status ra_gradients_load(ra_rank *e);
+
+/* Add what the rows in the slot of a step give. */
+ra_status ra_gradients_step(ra_rank *e, int64_t step);
+
+/* Round the sums and write them. */
+ra_status ra_gradients_write(ra_rank *e);
+
+#endif
