@@ -15,7 +15,7 @@ typedef struct check_job {
     ra_problem problem;
     ra_plan *plan;
     tensor_file output, lse;
-    sampled_rows sample;
+    sampled_result sample[SAMPLED_RESULTS];
     progress bar;
 } check_job;
 
@@ -72,34 +72,23 @@ static int open_results(check_job *job)
         code = tensor_file_open(&job->lse, job->lse_path, AXES_BHS);
     if (code)
         return code;
-    const tensor_file *results[] = {&job->output, &job->lse};
-    const int64_t dims[] = {p->value_dim, 1};
-    for (int i = 0; i < 2; i++) {
-        const ra_tensor *t = &results[i]->tensor;
-        char text[256];
-        if (results[i]->path &&
-            (t->batch != p->batch || t->seq != p->q_len || t->heads != p->heads || t->dim != dims[i]))
-            return report(EXIT_USAGE, "%s: expected batch %lld, length %lld, heads %lld, dim %lld",
-                          tensor_file_describe(results[i], text, sizeof text), (long long)p->batch, (long long)p->q_len,
-                          (long long)p->heads, (long long)dims[i]);
-    }
-    return EXIT_OK;
+    code = tensor_file_expect(&job->output, p->batch, p->q_len, p->heads, p->value_dim);
+    return code ? code : tensor_file_expect(&job->lse, p->batch, p->q_len, p->heads, 1);
 }
 
 /* The rows that are looked at, of each result that there is. */
 static int read_sample(check_job *job)
 {
-    const tensor_file *const files[] = {[SAMPLED_OUTPUT] = &job->output, [SAMPLED_LSE] = &job->lse};
+    tensor_file *const files[] = {[SAMPLED_OUTPUT] = &job->output, [SAMPLED_LSE] = &job->lse};
     const double tolerances[] = {[SAMPLED_OUTPUT] = job->tolerance, [SAMPLED_LSE] = NAN};
-    static const char *const NAMES[] = {[SAMPLED_OUTPUT] = "output", [SAMPLED_LSE] = "lse"};
-    int code = sampled_rows_choose(&job->sample, &job->problem, job->rows);
+    int code = EXIT_OK;
+    sampled_rows_init(job->sample);
     for (int i = 0; i < SAMPLED_RESULTS && !code; i++) {
-        sampled_result *result = &job->sample.results[i];
         if (!files[i]->path)
             continue;
-        code = sampled_rows_take(&job->sample, result, NAMES[i], files[i], tolerances[i]);
+        code = sampled_rows_take(job->sample, i, files[i], job->rows, tolerances[i]);
         if (!code)
-            code = sampled_rows_read(&job->sample, result);
+            code = sampled_result_read(&job->sample[i]);
     }
     return code;
 }
@@ -122,11 +111,11 @@ static int check(check_job *job)
     if (!code)
         code = read_sample(job);
     if (!code)
-        code = sampled_rows_compare(&job->sample, job->plan, &job->inputs, &job->bar);
+        code = sampled_rows_compare(job->sample, job->plan, &job->inputs, &job->bar);
     if (code)
         return code;
-    sampled_rows_print(&job->sample);
-    return sampled_rows_ok(&job->sample) ? EXIT_OK : EXIT_WORK;
+    sampled_results_print(job->sample, SAMPLED_RESULTS);
+    return sampled_results_ok(job->sample, SAMPLED_RESULTS) ? EXIT_OK : EXIT_WORK;
 }
 
 int cmd_check(int argc, char **argv)
@@ -136,7 +125,7 @@ int cmd_check(int argc, char **argv)
     if (code != ARGS_RUN)
         return code;
     code = check(&job);
-    sampled_rows_free(&job.sample);
+    sampled_results_free(job.sample, SAMPLED_RESULTS);
     ra_plan_free(job.plan);
     tensor_file_close(&job.lse);
     tensor_file_close(&job.output);

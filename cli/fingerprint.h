@@ -5,18 +5,19 @@
 #ifndef CLI_FINGERPRINT_H
 #define CLI_FINGERPRINT_H
 
-#include "attention_files.h"
+#include "run_files.h"
 
-enum { FINGERPRINT_INPUTS = 3, FINGERPRINT_TEXT = RA_FINGERPRINT_TEXT + 16 };
+enum { FINGERPRINT_INPUTS = 7, FINGERPRINT_TEXT = RA_FINGERPRINT_TEXT + 24 };
 
-/* "query: ...", "key: ..." and "value: ...": size, time and a checksum of a sample of a file, or what is made up. */
+/* "query: ...", "key: ...": size, time and a checksum of a sample of each file, or what is made up. */
 typedef struct fingerprints {
+    int count;
     char text[FINGERPRINT_INPUTS][FINGERPRINT_TEXT];
 } fingerprints;
 
-int fingerprints_take(fingerprints *prints, const attention_files *inputs);
+int fingerprints_take(fingerprints *prints, const run_file *inputs, int count);
 
 /* EXIT_WORK where an input is not what it was when they were taken. */
-int fingerprints_compare(const fingerprints *before, const attention_files *inputs);
+int fingerprints_compare(const fingerprints *before, const run_file *inputs, int count);
 
 #endif

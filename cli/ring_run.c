@@ -111,12 +111,12 @@ int ring_run_save(ring_run *run, const char *path, double every, const fingerpri
 {
     const char *inputs[FINGERPRINT_INPUTS];
     ra_checkpoint_options options = RA_CHECKPOINT_OPTIONS_INIT;
-    for (int i = 0; i < FINGERPRINT_INPUTS; i++)
+    for (int i = 0; i < prints->count; i++)
         inputs[i] = prints->text[i];
     options.path = path;
     options.every = every;
     options.inputs = inputs;
-    options.input_count = FINGERPRINT_INPUTS;
+    options.input_count = prints->count;
     options.stop = asked_to_stop;
     options.stop_user = run;
     options.failed = tell_unsaved;

@@ -132,23 +132,26 @@ static json_t *ranks_array(const run_record *record, const totals *t)
 }
 
 /* A checksum is a text: not every reader of JSON has integers of 64 bits. */
-static json_t *null_object(const null_outputs *nulls, int which)
+static json_t *null_object(const sampled_result *result)
 {
     char checksum[20];
-    const sampled_result *result = &nulls->sample.results[which];
-    snprintf(checksum, sizeof checksum, "%016" PRIx64, nulls->files[which]->null.checksum);
-    return json_pack("{s:s, s:I, s:f, s:f}", "checksum", checksum, "rows_checked", (json_int_t)nulls->sample.count,
+    snprintf(checksum, sizeof checksum, "%016" PRIx64, result->file->null.checksum);
+    return json_pack("{s:s, s:I, s:f, s:f}", "checksum", checksum, "rows_checked", (json_int_t)result->count,
                      "largest_error", result->error, "tolerance", result->tolerance);
 }
 
-/* Fields of outputs that are kept nowhere. */
+/* Fields of results that are kept nowhere: "output", "query_gradient". */
 static int add_nulls(json_t *root, const null_outputs *nulls)
 {
-    static const char *const NAMES[] = {[SAMPLED_OUTPUT] = "output", [SAMPLED_LSE] = "lse"};
     int failed = 0;
-    for (int i = 0; i < SAMPLED_RESULTS && nulls->any && !failed; i++)
-        if (nulls->files[i]->null.kept_nowhere)
-            failed = json_object_set_new(root, NAMES[i], null_object(nulls, i));
+    for (int i = 0; i < nulls->count && !failed; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "%s", nulls->results[i].name);
+        for (char *blank = name; (blank = strchr(blank, ' '));)
+            *blank = '_';
+        if (nulls->results[i].elements)
+            failed = json_object_set_new(root, name, null_object(&nulls->results[i]));
+    }
     return failed;
 }
 

@@ -50,6 +50,17 @@ int tensor_file_open(tensor_file *file, const char *path, tensor_axes axes)
     return EXIT_OK;
 }
 
+int tensor_file_expect(const tensor_file *file, int64_t batch, int64_t seq, int64_t heads, int64_t dim)
+{
+    const ra_tensor *t = &file->tensor;
+    char text[256];
+    if (!file->path || (t->batch == batch && t->seq == seq && t->heads == heads && t->dim == dim))
+        return EXIT_OK;
+    return report(EXIT_USAGE, "%s: expected batch %lld, length %lld, heads %lld, dim %lld",
+                  tensor_file_describe(file, text, sizeof text), (long long)batch, (long long)seq, (long long)heads,
+                  (long long)dim);
+}
+
 int tensor_file_generate(tensor_file *file, const char *path, tensor_axes axes, ra_dtype dtype, int dims,
                          const int64_t *shape, ra_distribution distribution, uint64_t seed)
 {
@@ -68,16 +79,15 @@ bool tensor_file_is_null(const char *path)
     return path && strcmp(path, "null") == 0;
 }
 
-/* The path of a log-sum-exp, with a name of its own where the format has names and none was given; NULL: no memory. */
-static char *lse_path(const char *path)
+/* The path with the name of the tensor where the format has names and none was given; NULL: no memory. */
+static char *named_path(const char *path, const char *default_name)
 {
-    static const char NAME[] = "#lse";
     const char *name;
-    size_t length = strlen(path);
+    size_t length = strlen(path), size = length + strlen(default_name) + sizeof "#";
     bool unnamed = ra_array_split_path(path, &name) == length && name;
-    char *named = malloc(length + sizeof NAME);
+    char *named = malloc(size);
     if (named)
-        snprintf(named, length + sizeof NAME, "%s%s", path, unnamed ? NAME : "");
+        snprintf(named, size, "%s%s%s", path, unnamed ? "#" : "", unnamed ? default_name : "");
     return named;
 }
 
@@ -95,10 +105,10 @@ static int make(array_maker maker, tensor_file *file, const char *path, tensor_a
     file->null.kept_nowhere = tensor_file_is_null(path);
     if (file->null.kept_nowhere)
         return EXIT_OK;
-    char *named = axes == AXES_BHS ? lse_path(path) : NULL;
-    if (axes == AXES_BHS && !named)
+    char *named = named_path(path, t->name);
+    if (!named)
         return report(EXIT_USAGE, "%s: out of memory", path);
-    ra_status status = maker(named ? named : path, t->dtype, t->dims, first, &file->array);
+    ra_status status = maker(named, t->dtype, t->dims, first, &file->array);
     free(named);
     return status ? report_refusal() : EXIT_OK;
 }

@@ -50,15 +50,22 @@ bool tensor_file_is_null(const char *path);
 /* An array that this process has created at this path: interrupt_cleans of what it is called until it is committed. */
 int tensor_file_cleans(const char *path);
 
-/* What a file is created with: `dims` 3 or 4, of which a fourth is the batch (AXES_BHS: 3). */
+/*
+ * What a file is created with: `dims` 3 or 4, of which a fourth is the batch (AXES_BHS: 3). `name` is what a tensor of
+ * a .safetensors file is called if its path does not say.
+ */
 typedef struct tensor_shape {
+    const char *name;
     int dims;
     ra_dtype dtype;
     int64_t batch, seq, heads, dim;
 } tensor_shape;
 
-/* Create for writing. A tensor of a .safetensors file without a name is called output, a log-sum-exp lse. */
+/* Create for writing. */
 int tensor_file_create(tensor_file *file, const char *path, tensor_axes axes, const tensor_shape *shape);
+
+/* Refuse a file whose tensor has another shape. */
+int tensor_file_expect(const tensor_file *file, int64_t batch, int64_t seq, int64_t heads, int64_t dim);
 
 /* Write rows of a file that another process of the job has created. */
 int tensor_file_join(tensor_file *file, const char *path, tensor_axes axes, const tensor_shape *shape);
