@@ -85,10 +85,11 @@ static json_t *problem_of(const result_row *row)
 static json_t *run_of(const result_row *row)
 {
     json_t *run =
-        json_pack("{s:s, s:s, s:s, s:s, s:i, s:I, s:s, s:i}", "strategy", row->strategy ? row->strategy : "local",
-                  "transport", row->transport ? row->transport : "none", "order", ra_order_name(row->order),
-                  "tile_order", ra_tile_order_name(row->tiles), "ring_size", row->ring_size ? row->ring_size : 1,
-                  "hops", (json_int_t)row->hops, "kernel", ra_kernel_name(row->kernel), "threads", row->threads);
+        json_pack("{s:s, s:s, s:s, s:s, s:s, s:i, s:I, s:s, s:i}", "direction", row->backward ? "backward" : "forward",
+                  "strategy", row->strategy ? row->strategy : "local", "transport",
+                  row->transport ? row->transport : "none", "order", ra_order_name(row->order), "tile_order",
+                  ra_tile_order_name(row->tiles), "ring_size", row->ring_size ? row->ring_size : 1, "hops",
+                  (json_int_t)row->hops, "kernel", ra_kernel_name(row->kernel), "threads", row->threads);
     set_bytes(run, "bytes_received", row->bytes_received);
     return run;
 }

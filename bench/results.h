@@ -17,6 +17,7 @@ typedef struct result_row {
     const char *suite, *name;
     const char *method; /* NULL: this library */
     const char *reason; /* NULL: right; else why the row counts nowhere */
+    bool backward;      /* gradients, not attention itself */
     ra_problem problem;
     ra_dtype dtype;
     const char *strategy, *transport; /* NULL: in one piece */

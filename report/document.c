@@ -2,8 +2,8 @@
 #include "document.h"
 
 static void (*const SECTIONS[])(arena *a, const rows *r, section *s) = {
-    section_summary, section_memory,    section_methods, section_ranks, section_roofline,
-    section_dilated, section_published, section_failed,  section_cases,
+    section_summary,  section_memory,  section_methods,   section_ranks,  section_backward,
+    section_roofline, section_dilated, section_published, section_failed, section_cases,
 };
 enum { SECTION_COUNT = sizeof SECTIONS / sizeof *SECTIONS };
 

@@ -99,11 +99,12 @@ const char *format_run(arena *a, const row *r)
 {
     double threads = row_number(r, "run.threads");
     const char *tiles = row_text(r, "run.tile_order");
+    const char *direction = row_is(r, "run.direction", "backward") ? "backward, " : "";
     const char *end = arena_text(a, "%.0f thread%s%s%s", threads, threads == 1 ? "" : "s",
                                  strcmp(tiles, "row") == 0 ? "" : ", tiles ", strcmp(tiles, "row") == 0 ? "" : tiles);
     if (row_is(r, "run.strategy", "local"))
-        return arena_text(a, "one piece, %s", end);
-    return arena_text(a, "%s of %.0f, %s, %s, %s", row_text(r, "run.strategy"), row_number(r, "run.ring_size"),
+        return arena_text(a, "%sone piece, %s", direction, end);
+    return arena_text(a, "%s%s of %.0f, %s, %s, %s", direction, row_text(r, "run.strategy"), row_number(r, "run.ring_size"),
                       row_text(r, "run.order"), row_text(r, "run.transport"), end);
 }
 

@@ -18,7 +18,7 @@ const char *format_heads(arena *a, const row *r);
 /* "8,192 tokens, 8 heads of 64, full, float32". */
 const char *format_problem(arena *a, const row *r);
 
-/* "ring of 4, zigzag, mpi, 1 thread", or "one piece, 2 threads". */
+/* "ring of 4, zigzag, mpi, 1 thread", or "one piece, 2 threads"; "backward, " before them for gradients. */
 const char *format_run(arena *a, const row *r);
 
 /* The case, and the method where it is not this library. */

@@ -28,6 +28,8 @@ typedef struct field {
     unsigned told; /* part of what was run: a ROW_ group, or ALWAYS; 0: not part of it */
 } field;
 
+static const char DIRECTION[] = "run.direction";
+
 static const field FIELDS[] = {
     {"suite", TEXT, true, ROW_SUITE},
     {"case", TEXT, true, 0},
@@ -46,6 +48,7 @@ static const field FIELDS[] = {
     {"problem.dtype", TEXT, true, ROW_DTYPE},
     {"problem.pattern", TEXT, true, ALWAYS},
     {"run", OBJECT, true, 0},
+    {"run.direction", TEXT, false, ROW_DIRECTION}, /* absent: forward */
     {"run.strategy", TEXT, true, ROW_SPREAD},
     {"run.transport", TEXT, true, ROW_SPREAD},
     {"run.order", TEXT, true, ROW_SPREAD},
@@ -341,9 +344,11 @@ static bool check_sense(const json_t *object, char reason[MOST_REASON])
     const char *status = json_string_value(json_object_get(object, "status"));
     double low = json_number_value(find(object, "seconds.low")), high = json_number_value(find(object, "seconds.high"));
     double median = json_number_value(find(object, "seconds.median"));
-    const char *wrong = NULL;
+    const char *wrong = NULL, *direction = json_string_value(find(object, DIRECTION));
     if (strcmp(status, "ok") != 0 && strcmp(status, "failed") != 0)
         wrong = "status: expected ok or failed";
+    else if (direction && strcmp(direction, "forward") != 0 && strcmp(direction, "backward") != 0)
+        wrong = "run.direction: expected forward or backward";
     else if (!is_time(json_string_value(json_object_get(object, "time"))))
         wrong = "time: expected a time such as 2026-11-16T05:40:00Z";
     else if (low > median || median > high)
@@ -497,14 +502,19 @@ static void keep_figures(rows *r, row *new, json_t *figures)
     }
 }
 
+static void set_field(row *r, int f, row_value v)
+{
+    r->kinds[f] = (unsigned char)v.kind;
+    r->words[f] = v.is;
+}
+
 /* In memory of the caller's, but for texts. */
 static void read_fields(rows *r, const json_t *object, row *new)
 {
-    for (int f = 0; f < FIELD_COUNT; f++) {
-        row_value v = value_of(r, find(object, FIELDS[f].path));
-        new->kinds[f] = (unsigned char)v.kind;
-        new->words[f] = v.is;
-    }
+    for (int f = 0; f < FIELD_COUNT; f++)
+        set_field(new, f, value_of(r, find(object, FIELDS[f].path)));
+    if (!row_has(new, DIRECTION))
+        set_field(new, field_of(DIRECTION), (row_value){ROW_TEXT, {.text = keep_text(r, "forward")}});
     new->failed =
         row_is(new, "status", "failed") || row_number(new, "error.largest") > row_number(new, "error.tolerance");
 }

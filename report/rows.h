@@ -103,7 +103,8 @@ enum {
     ROW_THREADS = 16,
     ROW_SPREAD = 32, /* strategy, transport, order, tile order */
     ROW_DTYPE = 64,
-    ROW_KERNEL = 128
+    ROW_KERNEL = 128,
+    ROW_DIRECTION = 256 /* forward or backward */
 };
 
 /* Whether two rows ran the same, but for what may differ; cases, being only names, are not looked at. */

@@ -106,6 +106,7 @@ void section_summary(arena *a, const rows *r, section *s);
 void section_memory(arena *a, const rows *r, section *s);
 void section_methods(arena *a, const rows *r, section *s);
 void section_ranks(arena *a, const rows *r, section *s);
+void section_backward(arena *a, const rows *r, section *s);
 void section_roofline(arena *a, const rows *r, section *s);
 void section_dilated(arena *a, const rows *r, section *s);
 void section_published(arena *a, const rows *r, section *s);

@@ -4,12 +4,13 @@
 
 #include <math.h>
 
-/* Of queries, keys, values and output, each moved once. */
+/* Of queries, keys, values and output, each moved once; for gradients with theirs. */
 static double least_bytes(const row *r)
 {
+    double tensors = row_is(r, "run.direction", "backward") ? 2 : 1;
     double width = row_number(r, "problem.head_dim") + row_number(r, "problem.value_dim");
     double element = row_is(r, "problem.dtype", "float32") ? 4 : 2;
-    return row_number(r, "problem.batch") * width * element *
+    return tensors * row_number(r, "problem.batch") * width * element *
            (row_number(r, "problem.q_len") * row_number(r, "problem.heads") +
             row_number(r, "problem.kv_len") * row_number(r, "problem.kv_heads"));
 }
@@ -97,8 +98,9 @@ void section_roofline(arena *a, const rows *r, section *s)
     const row *machine = highest(r);
     *s = (section){.id = "roofline", .title = "Roofline"};
     s->about =
-        "Arithmetic intensity: flops to the bytes of queries, keys, values and output, each moved once. The roof is "
-        "the lower of the multiply-add peak and the intensity times the memory bandwidth. A run is judged by the "
+        "Arithmetic intensity: flops to the bytes of queries, keys, values and output, each moved once, with those "
+        "of their gradients in a backward pass. The roof is the lower of the multiply-add peak and the intensity times "
+        "the memory bandwidth. A run is judged by the "
         "peak and bandwidth that were measured with it; the line is the highest pair of readings.";
     chart *c = section_chart(a, s,
                              &(chart){.id = "roofline",

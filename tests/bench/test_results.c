@@ -77,6 +77,7 @@ static result_row full_row(void)
     row.problem.q_len = 128;
     row.problem.heads = 4;
     row.problem.head_dim = 16;
+    row.backward = true;
     row.strategy = "ring";
     row.transport = "sim";
     row.ring_size = 3;
@@ -140,6 +141,7 @@ static void rows_have_the_form_of_the_schema(void **state)
     assert_true(json_number_value(json_object_get(read, "gflops")) == 0.5);
     assert_true(json_number_value(json_object_get(read, "tokens_per_second")) == 64);
     assert_true(number(read, "problem", "kv_len") == 128 && number(read, "run", "ring_size") == 3);
+    assert_string_equal(json_string_value(json_object_get(json_object_get(read, "run"), "direction")), "backward");
     assert_true(number(read, "published", "tokens_per_second") == 8192);
     assert_true(number(read, "machine", "bandwidth_gbs") == 30 && number(read, "machine", "peak_gflops") == 2);
     json_decref(read);

@@ -29,6 +29,8 @@ static void add_results(json_t *row, const made_row *m)
         json_object_set_new(row, "gflops", json_real(flops / m->seconds / 1e9));
         json_object_set_new(row, "tokens_per_second", json_real(m->length / m->seconds));
     }
+    if (m->of_peak > 0)
+        json_object_set_new(row, "of_peak", json_real(m->of_peak));
     json_t *memory = json_object();
     if (m->planned > 0)
         json_object_set_new(memory, "planned_peak_bytes", json_integer((json_int_t)m->planned));
@@ -64,6 +66,8 @@ char *made_row_line(const made_row *m)
                                   "transport", or (m->transport, local ? "none" : "sim"), "order", "contiguous",
                                   "tile_order", "row", "ring_size", or_one(m->ring_size), "hops", m->hops, "kernel",
                                   or (m->kernel, "avx2"), "threads", or_one(m->threads)));
+    if (m->direction)
+        json_object_set_new(json_object_get(row, "run"), "direction", json_string(m->direction));
     json_object_set_new(row, "machine", machine(m));
     add_results(row, m);
     char *line = json_dumps(row, JSON_COMPACT);

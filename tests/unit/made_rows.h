@@ -7,11 +7,11 @@
 /* What a test chooses of a row; zeros are left to the maker or left out. */
 typedef struct made_row {
     const char *suite, *name, *status, *time, *method;
-    const char *pattern, *strategy, *transport, *kernel, *processor;
+    const char *direction, *pattern, *strategy, *transport, *kernel, *processor;
     int length, ring_size, threads, hops;
     double seconds, spread; /* spread: between the quartiles, to the median */
     int samples;
-    double planned, peak;
+    double planned, peak, of_peak;
     double peak_gflops, bandwidth;
 } made_row;
 

@@ -90,6 +90,7 @@ static void too_little_is_said_to_be(void **state)
     says(section_ranks, &r, "No row of suite ring");
     says(section_roofline, &r, "Nothing can be placed");
     says(section_dilated, &r, "No row with a dilated pattern");
+    says(section_backward, &r, "No row is of a backward pass");
     says(section_methods, &r, "how this library compares cannot be said");
     says(section_published, &r, "No row has a published figure");
     says(section_summary, &r, "No row was checked against the oracle");
@@ -200,6 +201,46 @@ static void roofs_are_the_machines(void **state)
     rows_free(&r);
 }
 
+/* Gradients move twice the tensors: 128 flops a byte of the same flops. */
+static void roofs_of_gradients(void **state)
+{
+    (void)state;
+    rows r = {0};
+    double flops = 4.0 * 1024 * 1024 * 64;
+    made_rows_add(
+        &r, &(made_row){
+                .direction = "backward", .length = 1024, .seconds = flops / 64e9, .peak_gflops = 1000, .bandwidth = 1});
+    says(section_roofline, &r, "Closest to its roof is a case (kernel): 50.0% of it");
+    rows_free(&r);
+}
+
+static void add_pass(rows *r, const char *direction, int length, double seconds, double of_peak)
+{
+    made_rows_add(r, &(made_row){.suite = *direction == 'b' ? "backward" : "kernel",
+                                 .direction = direction,
+                                 .length = length,
+                                 .seconds = seconds,
+                                 .of_peak = of_peak});
+}
+
+/* Rows of the same problem are found in whichever suite they are; a backward pass is none to compare with. */
+static void backward_beside_forward(void **state)
+{
+    (void)state;
+    rows r = {0};
+    add_pass(&r, "backward", 1024, 5, 0.5);
+    add_pass(&r, "backward", 2048, 24, 0.75);
+    says(section_backward, &r, "2 backward passes reach 50.0% to 75.0% of the multiply-add peak, half of them 62.5%");
+    says(section_backward, &r, "is not known");
+    add_pass(&r, "forward", 4096, 1, 0.9);
+    says(section_backward, &r, "is not known");
+    add_pass(&r, "forward", 1024, 2, 0.9);
+    add_pass(&r, "forward", 2048, 8, 0.9);
+    says(section_backward, &r, "Of 2 problems both passes were timed: the backward pass takes 2.50 to 3.00 times");
+    says(section_backward, &r, "2 backward passes");
+    rows_free(&r);
+}
+
 static void dilated_cost(void **state)
 {
     (void)state;
@@ -252,7 +293,7 @@ static void methods_against_each_other(void **state)
 static void failed_rows_never_count(void **state)
 {
     (void)state;
-    static section_maker *const MAKERS[] = {section_memory,  section_ranks,   section_roofline,
+    static section_maker *const MAKERS[] = {section_memory,  section_ranks,   section_backward, section_roofline,
                                             section_dilated, section_methods, section_published};
     rows without = {0}, with = {0};
     for (int i = 0; i < 2; i++) {
@@ -260,12 +301,15 @@ static void failed_rows_never_count(void **state)
         add_rings(r, 4, 2, 800, -1);
         add_ring(r, "none", 1, 2, 1.0);
         add_ring(r, "mpi", 2, 1, 1.25);
+        add_pass(r, "backward", 1024, 5, 0.5);
     }
-    static const char *const SUITES[] = {"memory", "ring", "kernel", "extreme", "compare", "seed-table"};
+    static const char *const SUITES[] = {"memory", "ring", "kernel", "extreme", "compare", "seed-table", "backward"};
     for (size_t i = 0; i < sizeof SUITES / sizeof *SUITES; i++)
         made_rows_add(&with, &(made_row){.suite = SUITES[i],
                                          .name = "failed",
                                          .status = "failed",
+                                         .direction = i == 6 ? "backward" : NULL,
+                                         .of_peak = 0.1,
                                          .length = i == 0 ? 65536 : 8192,
                                          .pattern = i == 3 ? "dilated:512/1" : NULL,
                                          .strategy = "ring",
@@ -286,7 +330,7 @@ static void failed_rows_never_count(void **state)
             assert_int_equal(chart_points(&x.charts[j]), chart_points(&y.charts[j]));
         arena_free(&a);
     }
-    says(section_summary, &with, "6 of them failed");
+    says(section_summary, &with, "7 of them failed");
     rows_free(&without);
     rows_free(&with);
 }
@@ -311,6 +355,8 @@ int main(void)
         cmocka_unit_test(memory_grows_with_the_length),
         cmocka_unit_test(speed_up_counts_cores),
         cmocka_unit_test(roofs_are_the_machines),
+        cmocka_unit_test(roofs_of_gradients),
+        cmocka_unit_test(backward_beside_forward),
         cmocka_unit_test(dilated_cost),
         cmocka_unit_test(methods_against_each_other),
         cmocka_unit_test(failed_rows_never_count),

@@ -73,6 +73,7 @@ static void fields_are_found(void **state)
     const row *it = &r.at[0];
     assert_string_equal(row_text(it, "case"), "one");
     assert_string_equal(row_text(it, "run.strategy"), "local");
+    assert_string_equal(row_text(it, "run.direction"), "forward"); /* where none is named */
     assert_string_equal(row_text(it, "reason"), "");
     assert_true(row_number(it, "problem.q_len") == 128 && row_number(it, "seconds.median") == 0.5);
     assert_true(isnan(row_number(it, "of_peak")) && isnan(row_number(it, "published.seconds")));
@@ -114,6 +115,8 @@ static void what_is_wrong_is_named(void **state)
         {"problem.q_len", json_integer(0), "problem.q_len: is something else, expected a whole number from 1 on"},
         {"problem.q_len", json_real(64.5), "problem.q_len"},
         {"run.hops", json_integer(-1), "run.hops"},
+        {"run.direction", json_string("sideways"), "run.direction: expected forward or backward"},
+        {"run.direction", json_integer(1), "run.direction: is something else, expected a text"},
         {"seconds.median", json_real(0), "seconds.median: is something else, expected a number above 0"},
         {"seconds.low", json_real(2), "low <= median <= high"},
         {"seconds.quiet", json_integer(6), "more quiet samples than samples"},
@@ -248,6 +251,12 @@ static void alike_but_for(void **state)
     assert_true(row_alike(&r.at[1], &r.at[2], ROW_LENGTH) && !row_alike(&r.at[0], &r.at[2], ROW_LENGTH));
     assert_true(row_alike(&r.at[0], &r.at[2], ROW_LENGTH | ROW_RING));
     assert_false(row_alike(&r.at[1], &r.at[3], ~0u >> 2));
+    made_rows_add(&r,
+                  &(made_row){.name = "e", .length = 64, .strategy = "ring", .ring_size = 4, .direction = "forward"});
+    made_rows_add(&r,
+                  &(made_row){.name = "f", .length = 64, .strategy = "ring", .ring_size = 4, .direction = "backward"});
+    assert_true(row_alike(&r.at[1], &r.at[4], 0) && !row_alike(&r.at[4], &r.at[5], ~0u >> 2 & ~ROW_DIRECTION));
+    assert_true(row_alike(&r.at[4], &r.at[5], ROW_DIRECTION));
     rows_free(&r);
 }
 
