@@ -33,6 +33,9 @@ typedef struct bench_options {
 /* ringattn bench kernel: the kernels against the machine's arithmetic peak. */
 int bench_kernel(const bench_options *options);
 
+/* ringattn bench backward: gradients against the machine's arithmetic peak. */
+int bench_backward(const bench_options *options);
+
 /* ringattn bench compare: every strategy, order and pattern side by side, and attention as one would first write it. */
 int bench_compare(const bench_options *options);
 

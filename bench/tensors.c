@@ -15,18 +15,25 @@ bench_shape bench_shape_square(int64_t length, int64_t heads, int64_t dim)
     return (bench_shape){1, length, length, heads, heads, dim, RA_F32};
 }
 
+void *bench_large_pages(int64_t bytes, const char *name)
+{
+    size_t rounded = (size_t)(bytes + LARGE_PAGE - 1) / LARGE_PAGE * LARGE_PAGE;
+    void *memory = aligned_alloc(LARGE_PAGE, rounded);
+    if (memory)
+        madvise(memory, rounded, MADV_HUGEPAGE);
+    else
+        fprintf(stderr, "ringattn bench: out of memory for %s\n", name);
+    return memory;
+}
+
 ra_status bench_tensors_take(bench_tensors *t, const bench_shape *s, const char *name)
 {
     int64_t size = (int64_t)ra_dtype_size(s->dtype);
     int64_t query_bytes = s->batch * s->q_len * s->heads * s->dim * size;
     int64_t key_bytes = s->batch * s->kv_len * s->kv_heads * s->dim * size;
-    size_t bytes = (size_t)(2 * query_bytes + 2 * key_bytes + LARGE_PAGE - 1) / LARGE_PAGE * LARGE_PAGE;
-    char *at = t->memory = aligned_alloc(LARGE_PAGE, bytes);
-    if (!at) {
-        fprintf(stderr, "ringattn bench: out of memory for %s\n", name);
+    char *at = t->memory = bench_large_pages(2 * query_bytes + 2 * key_bytes, name);
+    if (!at)
         return RA_ERROR_MEMORY;
-    }
-    madvise(at, bytes, MADV_HUGEPAGE);
     t->key_value_bytes = 2 * key_bytes;
     t->k = ra_tensor_dense(at, s->dtype, RA_BSHD, s->batch, s->kv_len, s->kv_heads, s->dim);
     t->v = ra_tensor_dense(at + key_bytes, s->dtype, RA_BSHD, s->batch, s->kv_len, s->kv_heads, s->dim);

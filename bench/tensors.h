@@ -19,6 +19,9 @@ typedef struct bench_shape {
 /* The shape of most cases: queries and keys alike, float32. */
 bench_shape bench_shape_square(int64_t length, int64_t heads, int64_t dim);
 
+/* Memory in large pages, to be freed; NULL with a message that names the case. */
+void *bench_large_pages(int64_t bytes, const char *name);
+
 /* RA_ERROR_MEMORY is reported with the name of the case. */
 ra_status bench_tensors_take(bench_tensors *t, const bench_shape *shape, const char *name);
 

@@ -45,6 +45,16 @@ static const bench_suite SUITES[] = {
      .summary = "The kernels against this machine's multiply-add peak and memory bandwidth.",
      .quick = "three rounds",
      .example = "ringattn bench kernel --quick"},
+    {.name = "backward",
+     .run = bench_backward,
+     .rounds = 7,
+     .quick_rounds = 3,
+     .samples = true,
+     .length = true,
+     .summary = "Gradients in one piece against this machine's multiply-add peak.",
+     .quick = "three rounds",
+     .length_help = "length of all cases (default: 512 to 65536, each its own)",
+     .example = "ringattn bench backward --quick"},
     {.name = "memory",
      .run = bench_memory,
      .length = true,
@@ -112,7 +122,7 @@ static const bench_suite SUITES[] = {
      .published = true,
      .all = true,
      .summary = "All of them, one after the other; what ringattn report makes a page of.",
-     .quick = "each as quick as it can be: about five minutes in all",
+     .quick = "each as quick as it can be: about seven minutes in all",
      .example = "ringattn bench all --quick --output results.jsonl"},
     {.name = "tiles-run",
      .run = bench_tiles_run,
@@ -135,18 +145,18 @@ static int print_suites(void)
         const bench_suite *s = &SUITES[i];
         if (s->hidden)
             continue;
-        printf("  %-8s", s->name);
+        printf("  %-9s", s->name);
         for (const char *c = s->summary; *c; c++) {
             putchar(*c);
             if (*c == '\n')
-                printf("%10s", "");
+                printf("%11s", "");
         }
         putchar('\n');
     }
     printf("  --compare OLD.jsonl NEW.jsonl [--threshold PERCENT]\n"
-           "          what got faster or slower beyond the noise between two files of results; exit code 1 when\n"
-           "          something is slower by more than the threshold (default 5)\n"
-           "  --help  print this text; with a suite, its options\n\nexample: ringattn bench kernel --quick\n");
+           "           what got faster or slower beyond the noise between two files of results; exit code 1 when\n"
+           "           something is slower by more than the threshold (default 5)\n"
+           "  --help   print this text; with a suite, its options\n\nexample: ringattn bench kernel --quick\n");
     return EXIT_OK;
 }
 
@@ -324,10 +334,11 @@ int cmd_bench(int argc, char **argv)
             return compare_files(argc, argv);
     const bench_suite *suite = argc < 2 ? NULL : find(argv[1]);
     if (!suite)
-        return report(EXIT_USAGE,
-                      "expected one of the suites compare, kernel, memory, ring, sparse, tiles, extreme and all, or "
-                      "--compare, found %s",
-                      argc < 2 ? "nothing" : argv[1]);
+        return report(
+            EXIT_USAGE,
+            "expected one of the suites compare, kernel, backward, memory, ring, sparse, tiles, extreme and all, or "
+            "--compare, found %s",
+            argc < 2 ? "nothing" : argv[1]);
     interrupt_waits();
     bench_options bench = {.interrupted = interrupted, .mpi = job_mpi_name()};
     int code = parse(suite, argc - 1, argv + 1, &bench);
