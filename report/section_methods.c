@@ -128,9 +128,12 @@ static void tabulate(arena *a, section *s, const line *ways)
         tabulate_row(a, t, base, ways->at[i]);
 }
 
+/* Problems with sentences and a table of their own; nobody reads more of them. */
+enum { PROBLEMS_MOST = 1000 };
+
 void section_methods(arena *a, const rows *r, section *s)
 {
-    int others = 0;
+    int others = 0, shown = 0, left_out = 0;
     *s = (section){.id = "methods", .title = "Methods and strategies"};
     s->about = "Suites compare and seed-table. One piece: this library without ranks, on the same problem. Times are "
                "medians, bars in the chart quartiles; the fastest way comes first, and the others stand beside it.";
@@ -150,9 +153,16 @@ void section_methods(arena *a, const rows *r, section *s)
         if (!ways.count)
             continue;
         draw(a, c, &ways);
+        if (shown == PROBLEMS_MOST) {
+            left_out++;
+            continue;
+        }
+        shown++;
         say(a, s, &ways, &others);
         tabulate(a, s, &ways);
     }
+    if (left_out)
+        section_say(a, s, "%d more problems are in the chart and among all cases only.", left_out);
     if (!others)
         section_say(a, s, "No other method was timed on a problem of ours: how this library compares cannot be said.");
     section_finish(a, s);

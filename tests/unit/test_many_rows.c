@@ -112,6 +112,28 @@ static void a_report_of_many_lines(void **state)
     rows_free(&r);
 }
 
+/* Every row is a problem of its own, with a sentence and a table of its own where there are few. */
+static void a_report_of_many_problems(void **state)
+{
+    (void)state;
+    enum { SHOWN = 1000, MORE = 7 };
+    rows r = {0};
+    document d;
+    char *text = NULL;
+    size_t size = 0;
+    for (int i = 0; i < SHOWN + MORE; i++)
+        made_rows_add(&r, &(made_row){.suite = "compare", .length = 1000 + i, .seconds = 1});
+    document_make(&d, &r);
+    FILE *stream = open_memstream(&text, &size);
+    assert_non_null(stream);
+    assert_null(document_markdown(&d, stream));
+    assert_int_equal(fclose(stream), 0);
+    assert_non_null(strstr(text, "7 more problems are in the chart and among all cases only."));
+    free(text);
+    document_free(&d);
+    rows_free(&r);
+}
+
 static void a_comparison_of_many_rows(void **state)
 {
     (void)state;
@@ -132,6 +154,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         IN_FOLDER(a_report_of_many_rows),
         cmocka_unit_test(a_report_of_many_lines),
+        cmocka_unit_test(a_report_of_many_problems),
         IN_FOLDER(a_comparison_of_many_rows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
