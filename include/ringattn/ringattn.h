@@ -687,9 +687,13 @@ typedef struct ra_rank_info {
     int64_t steps;                      /* parts of the keys that it works one after the other */
     int64_t hops;                       /* of those, how many come from other ranks */
     int64_t bytes_sent, bytes_received; /* keys and values; of a backward pass all that travels */
-    double pairs_visible, pairs_worked; /* as in ra_plan_info, for its queries; see ra_ring_backward */
-    int64_t peak_bytes;                 /* what it will hold, the caller's own tensors aside */
-    int64_t lent_bytes;                 /* of the caller's tensors, what it reads and writes in place */
+    /*
+     * As in ra_plan_info, for its queries; of a backward pass see ra_ring_backward. A run works on more pairs if chunks
+     * divide tiles.
+     */
+    double pairs_visible, pairs_worked;
+    int64_t peak_bytes; /* what it will hold, the caller's own tensors aside */
+    int64_t lent_bytes; /* of the caller's tensors, what it reads and writes in place */
 } ra_rank_info;
 
 #define RA_RANK_INFO_INIT                                                                                              \
@@ -857,8 +861,7 @@ typedef struct ra_checkpoint_options {
      */
     void (*failed)(void *user, const char *message);
     void *failed_user;
-    /* NULL, or told when a save begins (1) and when it has ended (0). A process that is ended between loses the save.
-     */
+    /* NULL, or told when a save begins (1) and when it has ended (0). A process that ends in between loses it. */
     void (*saving)(void *user, int begins);
     void *saving_user;
 } ra_checkpoint_options;
