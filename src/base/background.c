@@ -1,6 +1,8 @@
 /* A thread that waits for one job at a time. See background.h. */
 #include "base/background.h"
 
+#include "base/clock.h"
+
 #include <assert.h>
 #include <pthread.h>
 #include <stdint.h>
@@ -50,7 +52,7 @@ ra_status ra_background_open(ra_background **background)
     pthread_condattr_t clock;
     pthread_mutex_init(&b->lock, NULL);
     pthread_condattr_init(&clock);
-    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC); /* as ra_nanoseconds */
     pthread_cond_init(&b->changed, &clock);
     pthread_condattr_destroy(&clock);
     int error = pthread_create(&b->thread, NULL, run, b);
@@ -75,12 +77,8 @@ void ra_background_start(ra_background *b, ra_background_work work, void *user)
 
 bool ra_background_ends_within(ra_background *b, double seconds)
 {
-    const int64_t second = 1000000000;
-    struct timespec end;
-    clock_gettime(CLOCK_MONOTONIC, &end);
-    int64_t nanoseconds = end.tv_nsec + (int64_t)(1e9 * seconds);
-    end.tv_sec += (time_t)(nanoseconds / second);
-    end.tv_nsec = (long)(nanoseconds % second);
+    const int64_t second = 1000000000, at = ra_nanoseconds() + (int64_t)(1e9 * seconds);
+    const struct timespec end = {(time_t)(at / second), (long)(at % second)};
     pthread_mutex_lock(&b->lock);
     while (b->work && pthread_cond_timedwait(&b->changed, &b->lock, &end) == 0) {
     }
