@@ -579,11 +579,12 @@ typedef enum ra_gradient { RA_GRADIENT_QUERY = 0, RA_GRADIENT_KEY = 1, RA_GRADIE
 
 /*
  * The oracle for gradients of tensors that need not fit in memory: rows `rows` [count] of one gradient in double
- * precision, [count][dim of that gradient]. The softmax of other rows is taken from `output` and `lse`, the results of
- * a forward pass. d_lse may be NULL. Rows of a gradient by queries take a pass over the keys and values that they see,
- * rows of a gradient by keys or values a pass over the queries that see them. sizes [count], if not NULL, receives what
- * rounding errors of float32 arithmetic grow with (docs/MATH.md, "Tolerances of gradients"). Calls the plan's progress
- * with the pairs that it has gone through.
+ * precision, [count][dim of that gradient]. `output` and `lse` are those of the forward pass that the gradient to be
+ * judged was made from, as they were rounded. Rows of a gradient by queries take a pass over the keys and values that
+ * they see, with a softmax of their own. Rows of a gradient by keys or values take a pass over the queries that see
+ * them, and their softmax from `lse`. d_lse may be NULL. sizes [count], if not NULL, receives what rounding errors of
+ * float32 arithmetic grow with (docs/MATH.md, "Tolerances of gradients"). Calls the plan's progress with the pairs that
+ * it has gone through.
  */
 RA_API ra_status ra_reference_gradient_rows(const ra_plan *plan, ra_storage *q, ra_storage *k, ra_storage *v,
                                             ra_storage *output, ra_storage *lse, ra_storage *d_output,
