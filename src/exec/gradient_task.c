@@ -628,9 +628,9 @@ static double work_along(gradient_task *t, int first, int blocks)
 static bool work_blocks(gradient_task *t, int first, int blocks)
 {
     const gradient_block *last = &t->blocks[first + blocks - 1];
-    ra_gradient_passed(t->worker, start_of(t, &t->blocks[first]));
     if (!ra_gradient_wait(t->worker, t->claim, end_of(t, last)))
         return false;
+    ra_gradient_passed(t->worker, start_of(t, &t->blocks[first]));
     for (int i = 0; i < blocks; i++)
         move_sums(t, &t->blocks[first + i], false);
     double visible = work_along(t, first, blocks);

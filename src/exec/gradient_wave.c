@@ -173,6 +173,9 @@ static void work(ra_gradient_worker *w)
     while (claim_next(w, &claim)) {
         if (!open_chain(w, &claim) || !ra_gradient_task(w, &claim) || !close_chain(w, &claim))
             break;
+        /* The next task asks this one alone: what it hears must hold for all tasks before. */
+        if (!ra_gradient_wait(w, &claim, INT64_MAX))
+            break;
         ra_gradient_passed(w, INT64_MAX);
     }
     fesetenv(&environment);

@@ -9,7 +9,7 @@
 /* Where a thread stands, for the one that works on the next task of the chain. A cache line of its own. */
 typedef struct ra_post {
     _Atomic int64_t task;     /* that it works on, or worked on last; -1: none */
-    _Atomic int64_t position; /* its task is done with the keys before it */
+    _Atomic int64_t position; /* its task, and those before it in the chain, are done with the keys before it */
     char rest[48];
 } ra_post;
 _Static_assert(sizeof(ra_post) == 64, "a cache line");
@@ -67,7 +67,7 @@ bool ra_gradient_task(ra_gradient_worker *worker, const ra_claim *claim);
  */
 bool ra_gradient_wait(ra_gradient_worker *worker, const ra_claim *claim, int64_t position);
 
-/* Say that this task is done with the keys before a position. */
+/* Say that this task is done with the keys before a position, as those before it are. */
 static inline void ra_gradient_passed(ra_gradient_worker *worker, int64_t position)
 {
     atomic_store_explicit(&worker->post->position, position, memory_order_release);

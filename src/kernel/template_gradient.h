@@ -106,15 +106,20 @@ INLINE mask gradient_sees(const ra_gradient_call *c, hidden by, int k, int i)
 INLINE void gradient_weights(const ra_gradient_call *c, hidden by, int n)
 {
     const vec zero = v_set(0.0f), factor = v_set(c->factor), scale = v_set(c->scale);
+    const bool scaled = c->factor != 1.0f; /* rounded as a tile's scores are: the log-sum-exp is made of those */
     for (int i = 0; i < n; i++) {
-        const vec lse = v_sub(zero, v_load(c->lse + i * WIDTH)), rest = v_load(c->lse_rest + i * WIDTH);
+        const vec lse = v_load(c->lse + i * WIDTH), rest = v_load(c->lse_rest + i * WIDTH);
         const vec delta = v_sub(zero, v_load(c->delta + i * WIDTH));
         for (int k = c->begin; k < c->end; k += EXP2_KEYS) {
             float *weight = c->weights + (ptrdiff_t)k * LANES + i * WIDTH;
             float *d_score = c->d_scores + (ptrdiff_t)k * LANES + i * WIDTH;
             vec p[EXP2_KEYS];
-            for (int j = 0; j < EXP2_KEYS; j++)
-                p[j] = v_sub(v_fma(v_load(weight + j * LANES), factor, lse), rest);
+            for (int j = 0; j < EXP2_KEYS; j++) {
+                p[j] = v_load(weight + j * LANES);
+                if (scaled)
+                    p[j] = v_mul(p[j], factor);
+                p[j] = v_sub(v_sub(p[j], lse), rest);
+            }
             exp2_nonpositive(p, EXP2_KEYS);
             for (int j = 0; j < EXP2_KEYS; j++) {
                 vec d = v_mul(p[j], v_fma(v_load(d_score + j * LANES), scale, delta));

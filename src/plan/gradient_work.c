@@ -75,7 +75,9 @@ void ra_workload_lay_out_gradient(ra_workload *w, const ra_plan *p, ra_share que
 
 ra_branch_tiles ra_tiles_of_branch(const ra_workload *w, const ra_lattice *lattice)
 {
-    int64_t groups = w->tile_groups * (w->by_rate ? ra_min(lattice->rate, RATE_MOST) : 1);
+    /* Positions to a member at least: fewer than the rate if that does not divide the segment. */
+    int64_t apart = lattice->segment / lattice->members;
+    int64_t groups = w->tile_groups * (w->by_rate ? ra_min(apart, RATE_MOST) : 1);
     return (ra_branch_tiles){groups, ra_ceil_div(w->groups, groups)};
 }
 
