@@ -21,6 +21,8 @@ static int left_width(const arg_option *option)
 
 static void print_option(const arg_option *option, int width)
 {
+    if (!option->help)
+        return;
     printf("  ");
     if (option->letter)
         printf("-%c, ", option->letter);

@@ -40,7 +40,7 @@ typedef struct arg_option {
     char letter;      /* a short name, "-o"; 0: none */
     arg_kind kind;
     const char *metavar; /* what the value is called in the help text */
-    const char *help;    /* '\n' starts a new line */
+    const char *help;    /* '\n' starts a new line; NULL: not in the help text, for options that are always refused */
     bool required;
     void *target;
     int64_t min, max;           /* ARG_INTEGER */

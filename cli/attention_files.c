@@ -67,7 +67,8 @@ static int open_input(attention_files *files, const char *option, bool keys, con
 
 int attention_files_open(attention_files *files, ra_problem *problem)
 {
-    int code = gen_args_check(&files->gen, files->query_path, files->key_path, files->value_path);
+    int code =
+        gen_args_check(&files->gen, files->query_path, files->key_path, files->value_path, files->others_made_up);
     if (!code)
         code = open_input(files, "query", false, files->query_path, &files->query);
     if (!code)
@@ -94,12 +95,16 @@ int attention_files_open(attention_files *files, ra_problem *problem)
     return problem->pattern ? EXIT_OK : EXIT_USAGE;
 }
 
-int attention_files_load(attention_files *files)
+tensor_shape output_shape(const attention_files *in, ra_dtype dtype)
 {
-    int code = tensor_file_load(&files->query);
-    if (!code)
-        code = tensor_file_load(&files->key);
-    return code ? code : tensor_file_load(&files->value);
+    const ra_tensor *q = &in->query.tensor;
+    return (tensor_shape){"output", in->query.dims, dtype, q->batch, q->seq, q->heads, in->value.tensor.dim};
+}
+
+tensor_shape lse_shape(const attention_files *in)
+{
+    const ra_tensor *q = &in->query.tensor;
+    return (tensor_shape){"lse", 3, RA_F32, q->batch, q->seq, q->heads, 1};
 }
 
 void attention_files_close(attention_files *files)

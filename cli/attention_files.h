@@ -14,13 +14,11 @@ typedef struct attention_files {
     double scale;
     int layout; /* an ra_layout */
     gen_args gen;
+    bool others_made_up; /* gen:SEED stands for another input of the verb too */
     tensor_file query, key, value;
 } attention_files;
 
-enum {
-    ATTENTION_OPTIONS = 5 + PATTERN_OPTIONS + GEN_OPTIONS,
-    ATTENTION_FILES = 5 /* with output and log-sum-exp */
-};
+enum { ATTENTION_OPTIONS = 5 + PATTERN_OPTIONS + GEN_OPTIONS };
 
 /* The defaults, and the options that change them. */
 void attention_files_options(attention_files *files, arg_option options[ATTENTION_OPTIONS]);
@@ -28,7 +26,10 @@ void attention_files_options(attention_files *files, arg_option options[ATTENTIO
 /* Open the three files and make the problem they state; their shapes must agree. Nothing is read yet. */
 int attention_files_open(attention_files *files, ra_problem *problem);
 
-int attention_files_load(attention_files *files);
+/* What the files of output and log-sum-exp are made with. */
+tensor_shape output_shape(const attention_files *files, ra_dtype dtype);
+tensor_shape lse_shape(const attention_files *files);
+
 void attention_files_close(attention_files *files);
 
 #endif

@@ -85,11 +85,8 @@ static ra_dtype output_dtype(const attend_job *job)
 
 static void name_results(attend_job *job)
 {
-    const ra_problem *p = &job->run.problem;
     const attention_files *in = &job->run.inputs;
-    const tensor_shape output = {"output", in->query.dims, output_dtype(job), p->batch,
-                                 p->q_len, p->heads,       p->value_dim};
-    const tensor_shape lse = {"lse", 3, RA_F32, p->batch, p->q_len, p->heads, 1};
+    const tensor_shape output = output_shape(in, output_dtype(job)), lse = lse_shape(in);
     run_job_writes(&job->run, "output", job->output_path, &job->output, (tensor_axes)in->layout, &output);
     run_job_writes(&job->run, "lse", job->lse_path, &job->lse, AXES_BHS, &lse);
 }

@@ -27,8 +27,11 @@ int fingerprints_take(fingerprints *prints, const run_file *inputs, int count)
 {
     int code = EXIT_OK;
     prints->count = count;
-    for (int i = 0; i < count && !code; i++)
-        code = take(&inputs[i], prints->text[i]);
+    for (int i = 0; i < count && !code; i++) {
+        prints->text[i][0] = 0;
+        if (inputs[i].path)
+            code = take(&inputs[i], prints->text[i]);
+    }
     return code;
 }
 

@@ -71,7 +71,7 @@ static int refuse_shape(const char *option, const arg_shape *shape, const char *
     return report(EXIT_USAGE, "--%s %s: %s", option, shape_text(shape, text, sizeof text), why);
 }
 
-int gen_args_check(const gen_args *args, const char *query, const char *key, const char *value)
+int gen_args_check(const gen_args *args, const char *query, const char *key, const char *value, bool others)
 {
     bool keys = gen_named(key) || gen_named(value), any = keys || gen_named(query);
     if (!any && args->shape.dims)
@@ -84,12 +84,24 @@ int gen_args_check(const gen_args *args, const char *query, const char *key, con
     if (args->shape.dims && args->kv_shape.dims && !gen_named(query))
         return refuse_shape("shape", &args->shape,
                             "--query is a file, and --kv-shape is given for the keys and values: leave it out");
-    if (!any && (args->distribution >= 0 || args->dtype >= 0))
+    if (!any && !others && (args->distribution >= 0 || args->dtype >= 0))
         return report(EXIT_USAGE, "--%s %s: is of made-up inputs, and all of them are files: leave it out",
                       args->distribution >= 0 ? "distribution" : "dtype",
                       args->distribution >= 0 ? gen_distributions[args->distribution]
                                               : ra_dtype_name((ra_dtype)args->dtype));
     return EXIT_OK;
+}
+
+int gen_open_shape(const gen_args *args, const char *option, const char *path, tensor_axes axes, int dims,
+                   const int64_t *shape, tensor_file *file)
+{
+    uint64_t seed = 0;
+    int code = gen_seed(option, path, &seed);
+    if (code)
+        return code;
+    ra_dtype dtype = args->dtype < 0 || axes == AXES_BHS ? RA_F32 : (ra_dtype)args->dtype;
+    ra_distribution distribution = args->distribution < 0 ? RA_NORMAL : (ra_distribution)args->distribution;
+    return tensor_file_generate(file, path, axes, dtype, dims, shape, distribution, seed);
 }
 
 int gen_open(const gen_args *args, const char *option, bool keys, const char *path, tensor_axes axes, tensor_file *file)
@@ -105,7 +117,5 @@ int gen_open(const gen_args *args, const char *option, bool keys, const char *pa
                       keys ? ", or --kv-shape B,S,H,D" : "");
     if (shape->dims != 3 && shape->dims != 4)
         return refuse_shape(own ? "kv-shape" : "shape", shape, "expected 4 numbers, or 3 for a batch of 1");
-    return tensor_file_generate(file, path, axes, args->dtype < 0 ? RA_F32 : (ra_dtype)args->dtype, shape->dims,
-                                shape->extents,
-                                args->distribution < 0 ? RA_NORMAL : (ra_distribution)args->distribution, seed);
+    return gen_open_shape(args, option, path, axes, shape->dims, shape->extents, file);
 }

@@ -27,11 +27,16 @@ bool gen_named(const char *path);
 /* Reads the SEED of gen:SEED; `option` is where it was given. */
 int gen_seed(const char *option, const char *path, uint64_t *seed);
 
-/* Refuse what no input takes. The paths are the inputs'. */
-int gen_args_check(const gen_args *args, const char *query, const char *key, const char *value);
+/* Refuse what no input takes. The paths are the inputs'; `others`: there is a made-up input of a shape that is known.
+ */
+int gen_args_check(const gen_args *args, const char *query, const char *key, const char *value, bool others);
 
 /* The tensor that gen:SEED stands for, given to --`option`; `keys`: a key or a value. */
 int gen_open(const gen_args *args, const char *option, bool keys, const char *path, tensor_axes axes,
              tensor_file *file);
+
+/* The same for a tensor of a shape that is known, [dims] as a file would have it. A log-sum-exp is float32. */
+int gen_open_shape(const gen_args *args, const char *option, const char *path, tensor_axes axes, int dims,
+                   const int64_t *shape, tensor_file *file);
 
 #endif

@@ -16,6 +16,7 @@ static const struct {
     const char *summary;
 } COMMANDS[] = {
     {"attend", cmd_attend, "attention over tensors in files"},
+    {"gradient", cmd_gradient, "gradients of attention by its inputs, over tensors in files"},
     {"plan", cmd_plan, "what a ring of ranks will do and hold, without running it"},
     {"advise", cmd_advise, "how to run a problem in a budget, and how long it will take"},
     {"check", cmd_check, "recompute sampled rows of a result in double precision"},

@@ -103,7 +103,7 @@ double run_files_bytes(const run_file *reads, int read_count, const run_file *re
     double bytes = 0;
     for (int i = 0; i < read_count; i++) {
         const ra_tensor *t = &reads[i].file->tensor;
-        if (reads[i].path)
+        if (reads[i].file->path)
             bytes +=
                 (double)t->batch * (double)t->seq * (double)t->heads * (double)t->dim * (double)ra_dtype_size(t->dtype);
     }

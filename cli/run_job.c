@@ -11,23 +11,23 @@
 void run_job_options(run_job *job, arg_option options[RUN_OPTIONS])
 {
     const arg_option table[RUN_OPTIONS] = {
-        {.name = "stats",
-         .kind = ARG_TEXT,
-         .metavar = "FILE",
-         .target = &job->stats_path,
-         .help = "statistics of the run as JSON; - means standard output"},
-        {.name = "rows",
-         .kind = ARG_INTEGER,
-         .metavar = "N",
-         .target = &job->rows,
-         .max = INT64_MAX,
-         .help = "of an output that is null: rows to keep and recompute (default 64)"},
-        {.name = "tolerance",
-         .kind = ARG_REAL,
-         .metavar = "X",
-         .target = &job->tolerance,
-         .help = "largest error of those rows (default 2e-6 for inputs of unit variance, and more\n"
-                 "where scores or values are large)"},
+        [RUN_STATS] = {.name = "stats",
+                       .kind = ARG_TEXT,
+                       .metavar = "FILE",
+                       .target = &job->stats_path,
+                       .help = "statistics of the run as JSON; - means standard output"},
+        [RUN_ROWS] = {.name = "rows",
+                      .kind = ARG_INTEGER,
+                      .metavar = "N",
+                      .target = &job->rows,
+                      .max = INT64_MAX,
+                      .help = "of an output that is null: rows to keep and recompute (default 64)"},
+        [RUN_TOLERANCE] = {.name = "tolerance",
+                           .kind = ARG_REAL,
+                           .metavar = "X",
+                           .target = &job->tolerance,
+                           .help = "largest error of those rows (default 2e-6 for inputs of unit variance, and more\n"
+                                   "where scores or values are large)"},
     };
     job->rows = -1;
     job->tolerance = NAN;
@@ -163,7 +163,8 @@ int run_job_load(run_job *job)
         files[count++] = job->results[i].file;
     code = tensor_files_allocate(files, count);
     for (int i = 0; i < job->read_count && !code; i++)
-        code = tensor_file_load(job->reads[i].file);
+        if (job->reads[i].path)
+            code = tensor_file_load(job->reads[i].file);
     return code;
 }
 

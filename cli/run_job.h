@@ -12,7 +12,9 @@
 #include "ring_run.h"
 #include "stats_json.h"
 
-enum { RUN_READS = 7, RUN_RESULTS = 3, RUN_OPTIONS = 3 };
+enum { RUN_READS = 7, RUN_RESULTS = 3 };
+
+enum { RUN_STATS, RUN_ROWS, RUN_TOLERANCE, RUN_OPTIONS }; /* places in the table of options */
 
 typedef struct run_job {
     attention_files inputs;
@@ -26,7 +28,7 @@ typedef struct run_job {
     ring_run over; /* or over ranks */
     bool spread;
     progress bar;
-    run_file reads[RUN_READS]; /* query, key, value and what a verb adds */
+    run_file reads[RUN_READS]; /* query, key, value and what a verb adds; path NULL: not read, in memory if at all */
     int read_count;
     run_file results[RUN_RESULTS]; /* path NULL: not wanted */
     int result_count;

@@ -88,7 +88,7 @@ void sampled_result_compare(sampled_result *r, const void *oracle, sampled_expec
     for (int64_t i = 0; i < r->count; i++)
         for (int64_t d = 0; d < got.dim; d++) {
             double tolerance, expected = expect(oracle, i, d, &tolerance);
-            double error = distance(ra_tensor_get(&got, 0, i, 0, d), expected, got.dtype);
+            double value = ra_tensor_get(&got, 0, i, 0, d), error = distance(value, expected, got.dtype);
             if (!isnan(r->given))
                 tolerance = r->given;
             double share = in_terms_of(tolerance, error), worst = in_terms_of(r->tolerance, r->error);
@@ -96,6 +96,8 @@ void sampled_result_compare(sampled_result *r, const void *oracle, sampled_expec
                 r->error = error;
                 r->tolerance = tolerance;
                 r->where = r->rows[i];
+                r->got = value;
+                r->expected = expected;
             }
         }
 }

@@ -21,7 +21,8 @@ typedef struct sampled_result {
     int64_t words;
     double error;     /* the largest in terms of its tolerance, */
     double tolerance; /* what it may be, */
-    ra_row where;     /* and where it is */
+    double got, expected;
+    ra_row where; /* and where it is */
 } sampled_result;
 
 /*

@@ -61,10 +61,19 @@ static void set_bytes(const run_record *record, totals *t)
     }
 }
 
+/* What the plan says of this direction. */
+static void describe(const run_record *record, ra_plan_info *info)
+{
+    if (record->backward)
+        ra_plan_describe_backward(record->problem_plan, info);
+    else
+        ra_plan_describe(record->problem_plan, info);
+}
+
 static totals of_ranks(const run_record *record)
 {
     ra_plan_info info = RA_PLAN_INFO_INIT;
-    ra_plan_describe(ra_ring_plan_problem(record->plan), &info);
+    describe(record, &info);
     totals t = {.kernel = record->ranks[0].kernel,
                 .variant = info.variant,
                 .threads = record->ranks[0].threads,
@@ -83,7 +92,8 @@ static totals of_ranks(const run_record *record)
 static json_t *run_object(const run_record *record, const totals *t)
 {
     const ra_ring_options *ring = record->ring;
-    return json_pack("{s:s, s:i, s:s, s:s, s:s, s:s, s:s, s:s, s:i}", "kernel", ra_kernel_name(t->kernel), "threads",
+    return json_pack("{s:s, s:s, s:i, s:s, s:s, s:s, s:s, s:s, s:s, s:i}", "direction",
+                     record->backward ? "backward" : "forward", "kernel", ra_kernel_name(t->kernel), "threads",
                      t->threads, "variant", t->variant == RA_VARIANT_DECODE ? "decode" : "tile", "version",
                      ra_version(), "strategy", ring ? ra_strategy_name(ring->strategy) : "local", "transport",
                      ring ? ra_transport_name(ring->transport) : "none", "order",
@@ -155,19 +165,27 @@ static int add_nulls(json_t *root, const null_outputs *nulls)
     return failed;
 }
 
+static json_t *seconds_object(const run_record *record, const totals *t)
+{
+    json_t *seconds = json_pack("{s:f, s:f}", "compute", t->seconds, "total", record->seconds_total);
+    if (record->backward)
+        json_object_set_new(seconds, "forward", json_real(record->seconds_forward));
+    return seconds;
+}
+
 int stats_json_write(const run_record *record, FILE *stream)
 {
     totals t = record->stats ? of_one_piece(record->stats) : of_ranks(record);
     double gflops = t.seconds > 0 ? 1e-9 * t.flops / t.seconds : 0;
     ra_plan_info info = RA_PLAN_INFO_INIT;
-    ra_plan_describe(record->problem_plan, &info);
+    describe(record, &info);
     /* 'o' takes the reference, also when packing fails; a NULL part makes it fail. */
     json_t *root =
-        json_pack("{s:o, s:o, s:{s:f, s:f}, s:o, s:f, s:o, s:o, s:o, s:f, s:o, s:o}", "problem", problem_object(record),
-                  "run", run_object(record, &t), "seconds", "compute", t.seconds, "total", record->seconds_total,
-                  "flops", stats_json_count(t.flops), "gflops", gflops, "tiles", stats_json_count(t.tiles),
-                  "pairs_visible", stats_json_count(t.pairs_visible), "pairs_worked", stats_json_count(t.pairs_worked),
-                  "density", info.density, "memory", memory_object(&t), "ranks", ranks_array(record, &t));
+        json_pack("{s:o, s:o, s:o, s:o, s:f, s:o, s:o, s:o, s:f, s:o, s:o}", "problem", problem_object(record), "run",
+                  run_object(record, &t), "seconds", seconds_object(record, &t), "flops", stats_json_count(t.flops),
+                  "gflops", gflops, "tiles", stats_json_count(t.tiles), "pairs_visible",
+                  stats_json_count(t.pairs_visible), "pairs_worked", stats_json_count(t.pairs_worked), "density",
+                  info.density, "memory", memory_object(&t), "ranks", ranks_array(record, &t));
     int failed = !root || add_nulls(root, record->nulls) ||
                  json_dumpf(root, stream, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) || fputc('\n', stream) < 0;
     json_decref(root);

@@ -16,7 +16,9 @@ typedef struct run_record {
     const ra_ring_plan *plan;
     const ra_rank_stats *ranks; /* [ring->ranks] */
     double seconds_compute;
-    ra_dtype dtype; /* of the queries and the output */
+    bool backward;          /* a gradient; else a forward pass */
+    double seconds_forward; /* of the forward pass that a gradient had to run first */
+    ra_dtype dtype;         /* of the output */
     ra_layout layout;
     const null_outputs *nulls; /* what is known of outputs that are kept nowhere */
     double seconds_total;

@@ -93,22 +93,40 @@ static char *named_path(const char *path, const char *default_name)
 
 typedef ra_status (*array_maker)(const char *path, ra_dtype dtype, int dims, const int64_t *shape, ra_array **array);
 
-static int make(array_maker maker, tensor_file *file, const char *path, tensor_axes axes, const tensor_shape *t)
+/* The dimensions as a file has them. */
+typedef struct file_dims {
+    int64_t all[4];
+    int first; /* 1: there is no batch */
+} file_dims;
+
+static file_dims dims_of(tensor_axes axes, const tensor_shape *t)
 {
     bool inside = axes == AXES_BSHD; /* heads inside positions */
-    const int64_t shape[] = {t->batch, inside ? t->seq : t->heads, inside ? t->heads : t->seq, t->dim};
-    *file = (tensor_file){.path = path, .dims = t->dims};
+    return (file_dims){{t->batch, inside ? t->seq : t->heads, inside ? t->heads : t->seq, t->dim},
+                       axes != AXES_BHS && t->dims == 3};
+}
+
+void tensor_file_hold(tensor_file *file, const char *name, tensor_axes axes, const tensor_shape *t)
+{
+    const file_dims dims = dims_of(axes, t);
+    *file = (tensor_file){.path = name, .dims = t->dims};
+    file->tensor = view(axes, t->dtype, t->dims, dims.all + dims.first);
+}
+
+static int make(array_maker maker, tensor_file *file, const char *path, tensor_axes axes, const tensor_shape *t)
+{
+    const file_dims dims = dims_of(axes, t);
+    *file = (tensor_file){.path = path};
     if (!path)
         return EXIT_OK;
-    const int64_t *first = axes != AXES_BHS && t->dims == 3 ? shape + 1 : shape;
-    file->tensor = view(axes, t->dtype, t->dims, first);
+    tensor_file_hold(file, path, axes, t);
     file->null.kept_nowhere = tensor_file_is_null(path);
     if (file->null.kept_nowhere)
         return EXIT_OK;
     char *named = named_path(path, t->name);
     if (!named)
         return report(EXIT_USAGE, "%s: out of memory", path);
-    ra_status status = maker(named, t->dtype, t->dims, first, &file->array);
+    ra_status status = maker(named, t->dtype, t->dims, dims.all + dims.first, &file->array);
     free(named);
     return status ? report_refusal() : EXIT_OK;
 }
@@ -189,7 +207,8 @@ ra_status tensor_file_storage(const tensor_file *file, ra_storage **storage)
     const ra_tensor *t = &file->tensor;
     if (file->null.kept_nowhere)
         return ra_storage_null(t, file->null.rows, file->null.count, file->null.elements, storage);
-    return t->data ? ra_storage_memory(t, storage) : tensor_file_source(file, storage);
+    bool held = t->data || (!file->array && !file->gen.made);
+    return held ? ra_storage_memory(t, storage) : tensor_file_source(file, storage);
 }
 
 /* A tensor in memory, to nowhere. One without elements has no memory, and no rows to write. */

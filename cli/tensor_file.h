@@ -64,6 +64,9 @@ typedef struct tensor_shape {
 /* Create for writing. */
 int tensor_file_create(tensor_file *file, const char *path, tensor_axes axes, const tensor_shape *shape);
 
+/* In memory only, once it is allocated. `name` is for messages. */
+void tensor_file_hold(tensor_file *file, const char *name, tensor_axes axes, const tensor_shape *shape);
+
 /* Refuse a file whose tensor has another shape. */
 int tensor_file_expect(const tensor_file *file, int64_t batch, int64_t seq, int64_t heads, int64_t dim);
 

@@ -2,7 +2,7 @@
 # shellcheck shell=bash disable=SC2154 # run.sh provides the functions and $qkv
 run --help
 run --version
-for verb in attend plan advise check verify show generate info bench report; do
+for verb in attend gradient plan advise check verify show generate info bench report; do
     run $verb --help
 done
 for suite in kernel memory ring; do
