@@ -1,38 +1,55 @@
-/* ringattn check: trust a result by recomputing some of its rows with the oracle. */
+/*
+ * ringattn check: trust a result by recomputing some of its rows with the oracle. Results are an output, its
+ * log-sum-exp, and gradients, whoever has computed them.
+ */
 #include "commands.h"
 #include "report.h"
+#include "sampled_gradients.h"
 #include "sampled_rows.h"
 
 #include <math.h>
 #include <string.h>
 
+enum { RESULTS = SAMPLED_RESULTS + GRADIENTS };
+
 typedef struct check_job {
     attention_files inputs;
-    const char *output_path, *lse_path;
+    gradient_files files;
     int64_t rows;
     double tolerance;
 
     ra_problem problem;
     ra_plan *plan;
-    tensor_file output, lse;
-    sampled_result sample[SAMPLED_RESULTS];
+    sampled_result sample[RESULTS]; /* output and log-sum-exp, then gradients */
     progress bar;
 } check_job;
 
+static void describe_gradients(arg_option options[GRADIENT_OPTIONS])
+{
+    static const char *const HELP[GRADIENTS] = {
+        "the gradient by the queries, to be checked; with --output and --lse those of its\n"
+        "forward pass, without them a forward pass is run first",
+        "the gradient by the keys, to be checked",
+        "the gradient by the values, to be checked",
+    };
+    for (int i = 0; i < GRADIENTS; i++)
+        options[GRADIENT_OPTIONS - GRADIENTS + i].help = HELP[i];
+}
+
 static int parse(check_job *job, int argc, char **argv)
 {
-    arg_option options[ATTENTION_OPTIONS + 4];
-    const arg_option own[] = {
+    enum { OWN = 4 };
+    arg_option options[ATTENTION_OPTIONS + OWN + GRADIENT_OPTIONS];
+    const arg_option own[OWN] = {
         {.name = "output",
          .kind = ARG_TEXT,
          .metavar = "FILE",
-         .required = true,
-         .target = &job->output_path,
+         .target = &job->files.output_path,
          .help = "the result to check"},
         {.name = "lse",
          .kind = ARG_TEXT,
          .metavar = "FILE",
-         .target = &job->lse_path,
+         .target = &job->files.lse_path,
          .help = "its log-sum-exp, to be checked too"},
         {.name = "rows",
          .kind = ARG_INTEGER,
@@ -40,53 +57,82 @@ static int parse(check_job *job, int argc, char **argv)
          .target = &job->rows,
          .min = 1,
          .max = INT64_MAX,
-         .help = "rows to recompute, spread over batch, heads and queries (default 64)"},
+         .help = "rows to recompute of each result, spread over batch, heads and positions\n"
+                 "(default 64)"},
         {.name = "tolerance",
          .kind = ARG_REAL,
          .metavar = "X",
          .target = &job->tolerance,
-         .help = "largest error of the output, beyond the rounding of the stored value (default\n"
-                 "2e-6, a log-sum-exp 2e-5, and more where scores or values are large)"},
+         .help = "largest error of the output and of gradients, beyond the rounding of the stored\n"
+                 "value (default 2e-6, a log-sum-exp 2e-5, and more where scores or values are\n"
+                 "large; of gradients what float32 arithmetic costs)"},
     };
     *job = (check_job){.rows = SAMPLED_ROWS, .tolerance = NAN};
     attention_files_options(&job->inputs, options);
     memcpy(options + ATTENTION_OPTIONS, own, sizeof own);
+    gradient_files_options(&job->files, options + ATTENTION_OPTIONS + OWN);
+    describe_gradients(options + ATTENTION_OPTIONS + OWN);
     const arg_command command = {
         .verb = "check",
-        .summary = "Recompute sampled rows of a result in double precision and report the largest error.",
+        .summary = "Recompute sampled rows of a result in double precision and report the largest error. A result is\n"
+                   "an output or gradients, of this library or of another one.",
         .options = options,
         .option_count = sizeof options / sizeof *options,
-        .notes = "Keys and values pass by once, in little memory. The default tolerance is 2e-6 for inputs of unit\n"
-                 "variance and grows with the rounding of larger scores (docs/MATH.md).\n"
+        .notes = "Keys and values pass by once, in little memory; for gradients by keys and values, queries do. The\n"
+                 "default tolerance is 2e-6 for inputs of unit variance and grows with the rounding of larger scores\n"
+                 "(docs/MATH.md). A forward pass that is run first takes memory for all tensors.\n"
                  "Exit code 1: a row is out of tolerance.",
         .example = "ringattn check --query q.npy --key k.npy --value v.npy --output o.npy --pattern causal",
     };
     return args_parse(&command, argc, argv);
 }
 
+static bool wants_gradients(const check_job *job)
+{
+    const gradient_files *f = &job->files;
+    return gradient_files_any(f) || f->output_gradient_path || f->lse_gradient_path;
+}
+
+static int check_options(const check_job *job)
+{
+    if (wants_gradients(job))
+        return gradient_files_check(&job->files);
+    return job->files.output_path ? EXIT_OK : report(EXIT_USAGE, "--output FILE is missing: see ringattn check --help");
+}
+
 static int open_results(check_job *job)
 {
-    const ra_problem *p = &job->problem;
-    int code = tensor_file_open(&job->output, job->output_path, (tensor_axes)job->inputs.layout);
-    if (!code)
-        code = tensor_file_open(&job->lse, job->lse_path, AXES_BHS);
-    if (code)
-        return code;
-    code = tensor_file_expect(&job->output, p->batch, p->q_len, p->heads, p->value_dim);
-    return code ? code : tensor_file_expect(&job->lse, p->batch, p->q_len, p->heads, 1);
+    gradient_files *f = &job->files;
+    int code = gradient_files_open(f, &job->inputs, &job->problem);
+    for (int i = 0; i < GRADIENTS && !code; i++) {
+        const tensor_shape s = gradient_shape(i, &job->inputs);
+        code = tensor_file_open(&f->gradients[i], f->paths[i], (tensor_axes)job->inputs.layout);
+        if (!code)
+            code = tensor_file_expect(&f->gradients[i], s.batch, s.seq, s.heads, s.dim);
+    }
+    return code;
+}
+
+static int take(check_job *job, int which, tensor_file *file)
+{
+    if (which >= SAMPLED_RESULTS)
+        return sampled_gradients_take(job->sample + SAMPLED_RESULTS, which - SAMPLED_RESULTS, file, job->rows,
+                                      job->tolerance);
+    return sampled_rows_take(job->sample, which, file, job->rows, which == SAMPLED_LSE ? NAN : job->tolerance);
 }
 
 /* The rows that are looked at, of each result that there is. */
 static int read_sample(check_job *job)
 {
-    tensor_file *const files[] = {[SAMPLED_OUTPUT] = &job->output, [SAMPLED_LSE] = &job->lse};
-    const double tolerances[] = {[SAMPLED_OUTPUT] = job->tolerance, [SAMPLED_LSE] = NAN};
+    gradient_files *f = &job->files;
+    tensor_file *const files[RESULTS] = {&f->output, &f->lse, &f->gradients[0], &f->gradients[1], &f->gradients[2]};
     int code = EXIT_OK;
     sampled_rows_init(job->sample);
-    for (int i = 0; i < SAMPLED_RESULTS && !code; i++) {
+    sampled_gradients_init(job->sample + SAMPLED_RESULTS);
+    for (int i = 0; i < RESULTS && !code; i++) {
         if (!files[i]->path)
             continue;
-        code = sampled_rows_take(job->sample, i, files[i], job->rows, tolerances[i]);
+        code = take(job, i, files[i]);
         if (!code)
             code = sampled_result_read(&job->sample[i]);
     }
@@ -101,9 +147,42 @@ static int make_plan(check_job *job)
     return ra_plan_create(&job->problem, &options, &job->plan) ? report_refusal() : EXIT_OK;
 }
 
+/* The forward pass that gradients belong to, if its results are not given: all tensors in memory. */
+static int run_forward(check_job *job)
+{
+    attention_files *in = &job->inputs;
+    gradient_files *f = &job->files;
+    tensor_file *const files[] = {&in->query, &in->key, &in->value, &f->output, &f->lse};
+    if (f->output_path)
+        return EXIT_OK;
+    gradient_files_hold_forward(f, in);
+    int code = tensor_files_allocate(files, sizeof files / sizeof *files);
+    for (int i = 0; i < 3 && !code; i++)
+        code = tensor_file_load(files[i]);
+    return code ? code : gradient_files_forward(f, in, job->plan, &job->bar, NULL);
+}
+
+static int compare(check_job *job)
+{
+    int code = EXIT_OK;
+    if (job->files.output_path)
+        code = sampled_rows_compare(job->sample, job->plan, &job->inputs, &job->bar);
+    if (code || !wants_gradients(job))
+        return code;
+    code = run_forward(job);
+    if (!code)
+        code =
+            sampled_gradients_compare(job->sample + SAMPLED_RESULTS, job->plan, &job->inputs, &job->files, &job->bar);
+    return code;
+}
+
 static int check(check_job *job)
 {
-    int code = attention_files_open(&job->inputs, &job->problem);
+    const gradient_files *f = &job->files;
+    job->inputs.others_made_up = gen_named(f->output_gradient_path) || gen_named(f->lse_gradient_path);
+    int code = check_options(job);
+    if (!code)
+        code = attention_files_open(&job->inputs, &job->problem);
     if (!code)
         code = open_results(job);
     if (!code)
@@ -111,11 +190,11 @@ static int check(check_job *job)
     if (!code)
         code = read_sample(job);
     if (!code)
-        code = sampled_rows_compare(job->sample, job->plan, &job->inputs, &job->bar);
+        code = compare(job);
     if (code)
         return code;
-    sampled_results_print(job->sample, SAMPLED_RESULTS);
-    return sampled_results_ok(job->sample, SAMPLED_RESULTS) ? EXIT_OK : EXIT_WORK;
+    sampled_results_print(job->sample, RESULTS);
+    return sampled_results_ok(job->sample, RESULTS) ? EXIT_OK : EXIT_WORK;
 }
 
 int cmd_check(int argc, char **argv)
@@ -125,10 +204,9 @@ int cmd_check(int argc, char **argv)
     if (code != ARGS_RUN)
         return code;
     code = check(&job);
-    sampled_results_free(job.sample, SAMPLED_RESULTS);
+    sampled_results_free(job.sample, RESULTS);
     ra_plan_free(job.plan);
-    tensor_file_close(&job.lse);
-    tensor_file_close(&job.output);
+    gradient_files_close(&job.files);
     attention_files_close(&job.inputs);
     return code;
 }

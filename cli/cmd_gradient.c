@@ -38,6 +38,7 @@ static void describe_gradients(arg_option options[GRADIENT_OPTIONS])
     };
     for (int i = 0; i < GRADIENTS; i++)
         options[GRADIENT_OPTIONS - GRADIENTS + i].help = HELP[i];
+    options[0].required = true; /* the output gradient */
 }
 
 static int parse(gradient_job *job, int argc, char **argv)
@@ -157,17 +158,6 @@ static void name_results(gradient_job *job)
     sampled_gradients_init(run->nulls.results);
 }
 
-/* Output and log-sum-exp stay in memory if they are not given: in the dtypes that `attend` writes. */
-static void hold_forward(gradient_job *job)
-{
-    const attention_files *in = &job->run.inputs;
-    const tensor_shape output = output_shape(in, in->query.tensor.dtype), lse = lse_shape(in);
-    if (job->files.output_path)
-        return;
-    tensor_file_hold(&job->files.output, "the output of the forward pass", (tensor_axes)in->layout, &output);
-    tensor_file_hold(&job->files.lse, "the log-sum-exp of the forward pass", AXES_BHS, &lse);
-}
-
 static int check_paths(const gradient_job *job)
 {
     const run_job *run = &job->run;
@@ -225,7 +215,8 @@ static int prepare(gradient_job *job)
     if (code)
         return code;
     name_results(job);
-    hold_forward(job);
+    if (!job->files.output_path)
+        gradient_files_hold_forward(&job->files, &run->inputs);
     code = fingerprints_take(&run->prints, run->reads, run->read_count);
     if (!code)
         code = run_job_check_rows(run);
@@ -247,29 +238,6 @@ static int sample(run_job *run, int which)
 
 /* ---- The run ----------------------------------------------------------------------------------------------------- */
 
-static void show(run_job *run, const char *label, const ra_plan_info *info)
-{
-    progress_start(&run->bar, label, "Gflop/s", info->pairs_visible > 0 ? 1e-9 * info->flops / info->pairs_visible : 0);
-}
-
-static int run_forward(gradient_job *job)
-{
-    run_job *run = &job->run;
-    const attention_files *in = &run->inputs;
-    ra_plan_info info = RA_PLAN_INFO_INIT;
-    ra_stats stats = RA_STATS_INIT;
-    if (job->files.output_path)
-        return EXIT_OK;
-    if (ra_plan_describe(run->plan, &info))
-        return report_refusal();
-    show(run, "forward", &info);
-    ra_status status = ra_forward(run->plan, &in->query.tensor, &in->key.tensor, &in->value.tensor,
-                                  &job->files.output.tensor, &job->files.lse.tensor, &stats);
-    progress_end(&run->bar);
-    job->seconds_forward = stats.seconds_compute;
-    return status ? report_failure(status) : EXIT_OK;
-}
-
 static const ra_tensor *wanted(const tensor_file *file)
 {
     return file->path ? &file->tensor : NULL;
@@ -283,7 +251,8 @@ static int run_backward(gradient_job *job, ra_stats *stats)
     ra_plan_info info = RA_PLAN_INFO_INIT;
     if (ra_plan_describe_backward(run->plan, &info))
         return report_refusal();
-    show(run, "gradient", &info);
+    progress_start(&run->bar, "gradient", "Gflop/s",
+                   info.pairs_visible > 0 ? 1e-9 * info.flops / info.pairs_visible : 0);
     ra_status status =
         ra_backward(run->plan, &in->query.tensor, &in->key.tensor, &in->value.tensor, &f->output.tensor, &f->lse.tensor,
                     &f->output_gradient.tensor, wanted(&f->lse_gradient), wanted(&f->gradients[RA_GRADIENT_QUERY]),
@@ -295,12 +264,13 @@ static int run_backward(gradient_job *job, ra_stats *stats)
 /* The whole tensors in memory, one run. */
 static int run_in_one_piece(gradient_job *job, ra_stats *stats)
 {
-    int code = run_job_load(&job->run);
-    if (!code)
-        code = run_forward(job);
+    run_job *run = &job->run;
+    int code = run_job_load(run);
+    if (!code && !job->files.output_path)
+        code = gradient_files_forward(&job->files, &run->inputs, run->plan, &run->bar, &job->seconds_forward);
     if (!code)
         code = run_backward(job, stats);
-    return code ? code : run_job_save(&job->run);
+    return code ? code : run_job_save(run);
 }
 
 /* ---- After the run ----------------------------------------------------------------------------------------------- */

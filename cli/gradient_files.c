@@ -108,6 +108,29 @@ int gradient_files_open(gradient_files *files, const attention_files *in, const 
     return code ? code : tensor_file_expect(&files->lse_gradient, p->batch, p->q_len, p->heads, 1);
 }
 
+void gradient_files_hold_forward(gradient_files *files, const attention_files *in)
+{
+    const tensor_shape output = output_shape(in, in->query.tensor.dtype), lse = lse_shape(in);
+    tensor_file_hold(&files->output, "the output of the forward pass", (tensor_axes)in->layout, &output);
+    tensor_file_hold(&files->lse, "the log-sum-exp of the forward pass", AXES_BHS, &lse);
+}
+
+int gradient_files_forward(gradient_files *files, const attention_files *in, const ra_plan *plan, progress *bar,
+                           double *seconds)
+{
+    ra_plan_info info = RA_PLAN_INFO_INIT;
+    ra_stats stats = RA_STATS_INIT;
+    if (ra_plan_describe(plan, &info))
+        return report_refusal();
+    progress_start(bar, "forward", "Gflop/s", info.pairs_visible > 0 ? 1e-9 * info.flops / info.pairs_visible : 0);
+    ra_status status = ra_forward(plan, &in->query.tensor, &in->key.tensor, &in->value.tensor, &files->output.tensor,
+                                  &files->lse.tensor, &stats);
+    progress_end(bar);
+    if (seconds)
+        *seconds = stats.seconds_compute;
+    return status ? report_failure(status) : EXIT_OK;
+}
+
 tensor_shape gradient_shape(int gradient, const attention_files *in)
 {
     const tensor_file *const of[GRADIENTS] = {&in->query, &in->key, &in->value};

@@ -6,6 +6,7 @@
 #define CLI_GRADIENT_FILES_H
 
 #include "attention_files.h"
+#include "progress.h"
 
 enum { GRADIENTS = RA_GRADIENT_VALUE + 1, GRADIENT_OPTIONS = 2 + GRADIENTS };
 
@@ -31,6 +32,14 @@ int gradient_files_check(const gradient_files *files);
 
 /* Open the four inputs. Those that are not given stay without a path. Their shapes must fit the problem. */
 int gradient_files_open(gradient_files *files, const attention_files *inputs, const ra_problem *problem);
+
+/*
+ * For a forward pass that is run first: output and log-sum-exp that stay in memory, in the dtypes that `attend` writes.
+ * Then the pass itself, after all tensors have been allocated and the inputs read. seconds may be NULL.
+ */
+void gradient_files_hold_forward(gradient_files *files, const attention_files *inputs);
+int gradient_files_forward(gradient_files *files, const attention_files *inputs, const ra_plan *plan, progress *bar,
+                           double *seconds);
 
 /* What the file of a gradient is made with: the shape and dtype of its tensor. */
 tensor_shape gradient_shape(int gradient, const attention_files *inputs);
