@@ -1,19 +1,16 @@
-/* ringattn verify: the library against its oracle, for every kernel that this machine can run. */
+/*
+ * ringattn verify: the library against its oracle, for every kernel that this machine can run, in both directions. The
+ * tensors and the oracle's results: verify_data.c.
+ */
 #include "args.h"
 #include "commands.h"
 #include "compare.h"
 #include "interrupt.h"
 #include "report.h"
+#include "verify_data.h"
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
-
-typedef struct verify_case {
-    bool quick; /* part of --quick */
-    const char *pattern;
-    int64_t batch, q_len, kv_len, heads, kv_heads, head_dim, value_dim;
-} verify_case;
 
 static const verify_case CASES[] = {
     /* lengths: one, primes, exact blocks, more queries than keys and the other way round */
@@ -60,114 +57,11 @@ static const verify_case CASES[] = {
 enum { CASE_COUNT = sizeof CASES / sizeof *CASES };
 
 static const ra_dtype DTYPES[] = {RA_F32, RA_F16, RA_BF16};
-enum { DTYPE_COUNT = sizeof DTYPES / sizeof *DTYPES, LAYOUT_COUNT = 2 };
-
-/* ---- Tensors in both layouts, with the same contents ------------------------------------------------------------- */
-
-enum { QUERY, KEY, VALUE, OUTPUT, LSE, TENSOR_COUNT, MOST_DIM = 1024 };
-
-typedef struct verify_data {
-    ra_tensor tensors[LAYOUT_COUNT][TENSOR_COUNT];
-    ra_row *rows;            /* all of them, in the order of a [batch, seq, heads, dim] output */
-    double *output, *lse;    /* the oracle's, in the same order, */
-    double *spreads, *sizes; /* with what their tolerances follow */
-} verify_data;
-
-static bool tensor_make(ra_tensor *tensor, ra_dtype dtype, ra_layout layout, int64_t batch, int64_t seq, int64_t heads,
-                        int64_t dim)
-{
-    void *data = calloc((size_t)(batch * seq * heads * dim), ra_dtype_size(dtype));
-    *tensor = ra_tensor_dense(data, dtype, layout, batch, seq, heads, dim);
-    return data != NULL;
-}
-
-/* The element's place in [batch, seq, heads, dim] is its place in the stream, whatever the layout. */
-static void tensor_fill(const ra_tensor *t, uint64_t seed)
-{
-    float values[MOST_DIM];
-    for (int64_t row = 0; row < t->batch * t->seq * t->heads; row++) {
-        ra_generate(RA_NORMAL, seed, row * t->dim, t->dim, values);
-        for (int64_t d = 0; d < t->dim; d++)
-            ra_tensor_set(t, row / t->heads / t->seq, row / t->heads % t->seq, row % t->heads, d, values[d]);
-    }
-}
-
-static bool data_make(verify_data *data, const verify_case *c, ra_dtype dtype)
-{
-    bool made = true;
-    *data = (verify_data){0};
-    for (int layout = 0; layout < LAYOUT_COUNT; layout++) {
-        ra_tensor *t = data->tensors[layout];
-        made &= tensor_make(&t[QUERY], dtype, (ra_layout)layout, c->batch, c->q_len, c->heads, c->head_dim);
-        made &= tensor_make(&t[KEY], dtype, (ra_layout)layout, c->batch, c->kv_len, c->kv_heads, c->head_dim);
-        made &= tensor_make(&t[VALUE], dtype, (ra_layout)layout, c->batch, c->kv_len, c->kv_heads, c->value_dim);
-        made &= tensor_make(&t[OUTPUT], dtype, (ra_layout)layout, c->batch, c->q_len, c->heads, c->value_dim);
-        made &= tensor_make(&t[LSE], RA_F32, (ra_layout)layout, c->batch, c->q_len, c->heads, 1);
-        for (int i = QUERY; i <= VALUE && made; i++)
-            tensor_fill(&t[i], (uint64_t)(1 + i));
-    }
-    size_t rows = (size_t)(c->batch * c->q_len * c->heads);
-    data->output = malloc(rows * (size_t)c->value_dim * sizeof *data->output);
-    data->spreads = malloc(rows * (size_t)c->value_dim * sizeof *data->spreads);
-    data->lse = malloc(rows * sizeof *data->lse);
-    data->sizes = malloc(rows * sizeof *data->sizes);
-    data->rows = malloc(rows * sizeof *data->rows);
-    for (size_t i = 0; data->rows && i < rows; i++) {
-        int64_t row = (int64_t)i;
-        data->rows[i] =
-            (ra_row){.batch = row / c->heads / c->q_len, .seq = row / c->heads % c->q_len, .head = row % c->heads};
-    }
-    return made && data->output && data->spreads && data->lse && data->sizes && data->rows;
-}
-
-static void data_free(verify_data *data)
-{
-    for (int layout = 0; layout < LAYOUT_COUNT; layout++)
-        for (int i = 0; i < TENSOR_COUNT; i++)
-            free(data->tensors[layout][i].data);
-    free(data->output);
-    free(data->spreads);
-    free(data->lse);
-    free(data->sizes);
-    free(data->rows);
-}
-
-/* ---- Comparing --------------------------------------------------------------------------------------------------- */
-
-static ra_status plan_make(const verify_case *c, ra_kernel_id kernel, ra_plan **plan)
-{
-    ra_problem problem = RA_PROBLEM_INIT;
-    problem.batch = c->batch;
-    problem.q_len = c->q_len, problem.kv_len = c->kv_len;
-    problem.heads = c->heads, problem.kv_heads = c->kv_heads;
-    problem.head_dim = c->head_dim, problem.value_dim = c->value_dim;
-    problem.pattern = c->pattern;
-    ra_options options = RA_OPTIONS_INIT;
-    options.kernel = kernel;
-    return ra_plan_create(&problem, &options, plan);
-}
-
-static ra_status reference(const verify_case *c, verify_data *data)
-{
-    const ra_tensor *t = data->tensors[RA_BSHD];
-    ra_storage *storages[VALUE + 1] = {NULL};
-    ra_plan *plan = NULL;
-    ra_status status = plan_make(c, RA_KERNEL_GENERIC, &plan);
-    for (int i = QUERY; i <= VALUE && !status; i++)
-        status = ra_storage_memory(&t[i], &storages[i]);
-    if (!status)
-        status = ra_reference_rows_sized(plan, storages[QUERY], storages[KEY], storages[VALUE], data->rows,
-                                         c->batch * c->q_len * c->heads, data->output, data->lse, data->spreads,
-                                         data->sizes);
-    for (int i = QUERY; i <= VALUE; i++)
-        ra_storage_free(storages[i]);
-    ra_plan_free(plan);
-    return status;
-}
+enum { DTYPE_COUNT = sizeof DTYPES / sizeof *DTYPES };
 
 /* The largest errors, and whether each is within its tolerance. */
 typedef struct verdict {
-    double output_error, lse_error;
+    double output, lse, gradients[GRADIENTS];
     bool ok;
 } verdict;
 
@@ -179,18 +73,56 @@ static void judge(double error, double tolerance, double *largest, bool *ok)
 
 static void measure(const verify_case *c, const verify_data *data, int layout, verdict *found)
 {
-    const ra_tensor *output = &data->tensors[layout][OUTPUT], *lse = &data->tensors[layout][LSE];
-    int64_t rows = c->batch * c->q_len * c->heads;
-    for (int64_t i = 0; i < rows; i++) {
-        const ra_row *row = &data->rows[i];
-        const double *expected = data->output + i * c->value_dim, *spread = data->spreads + i * c->value_dim;
-        for (int64_t d = 0; d < c->value_dim; d++)
+    const ra_tensor *output = &data->tensors[layout][VERIFY_OUTPUT], *lse = &data->tensors[layout][VERIFY_LSE];
+    const verify_rows *r = &data->forward;
+    for (int64_t i = 0; i < r->count; i++) {
+        const ra_row *row = &r->rows[i];
+        const double *expected = r->values + i * r->dim, *spread = r->spreads + i * r->dim;
+        for (int64_t d = 0; d < r->dim; d++)
             judge(distance(ra_tensor_get(output, row->batch, row->seq, row->head, d), expected[d], output->dtype),
-                  output_tolerance(c->head_dim, data->sizes[i], spread[d], expected[d]), &found->output_error,
-                  &found->ok);
-        judge(distance(ra_tensor_get(lse, row->batch, row->seq, row->head, 0), data->lse[i], RA_F32),
-              lse_tolerance(c->head_dim, data->sizes[i]), &found->lse_error, &found->ok);
+                  output_tolerance(c->head_dim, r->sizes[i], spread[d], expected[d]), &found->output, &found->ok);
+        judge(distance(ra_tensor_get(lse, row->batch, row->seq, row->head, 0), r->lses[i], RA_F32),
+              lse_tolerance(c->head_dim, r->sizes[i]), &found->lse, &found->ok);
     }
+}
+
+static void measure_gradient(const verify_case *c, const verify_data *data, int layout, int gradient, verdict *found)
+{
+    const ra_tensor *got = &data->tensors[layout][VERIFY_GRADIENTS + gradient];
+    const verify_rows *r = &data->gradients[gradient];
+    int64_t terms = gradient == RA_GRADIENT_QUERY ? c->kv_len : c->q_len * (c->heads / c->kv_heads);
+    for (int64_t i = 0; i < r->count; i++) {
+        const ra_row *row = &r->rows[i];
+        for (int64_t d = 0; d < r->dim; d++)
+            judge(
+                distance(ra_tensor_get(got, row->batch, row->seq, row->head, d), r->values[i * r->dim + d], got->dtype),
+                gradient_tolerance(terms, r->sizes[i]), &found->gradients[gradient], &found->ok);
+    }
+}
+
+static ra_status run(const ra_plan *plan, const ra_tensor *t)
+{
+    const ra_tensor *g = t + VERIFY_GRADIENTS;
+    ra_status status =
+        ra_forward(plan, &t[VERIFY_QUERY], &t[VERIFY_KEY], &t[VERIFY_VALUE], &t[VERIFY_OUTPUT], &t[VERIFY_LSE], NULL);
+    if (!status)
+        status = ra_backward(plan, &t[VERIFY_QUERY], &t[VERIFY_KEY], &t[VERIFY_VALUE], &t[VERIFY_GIVEN_OUTPUT],
+                             &t[VERIFY_GIVEN_LSE], &t[VERIFY_OUTPUT_GRADIENT], &t[VERIFY_LSE_GRADIENT],
+                             &g[RA_GRADIENT_QUERY], &g[RA_GRADIENT_KEY], &g[RA_GRADIENT_VALUE], NULL);
+    return status;
+}
+
+static void print_line(const verify_case *c, ra_dtype dtype, ra_kernel_id kernel, const verdict *found)
+{
+    char shape[80];
+    snprintf(shape, sizeof shape, "%lld x %lld:%lld x %lld:%lld x %lld:%lld", (long long)c->batch, (long long)c->q_len,
+             (long long)c->kv_len, (long long)c->heads, (long long)c->kv_heads, (long long)c->head_dim,
+             (long long)c->value_dim);
+    printf("%-34s %-30s %-9s %-8s %.1e  %.1e", c->pattern, shape, ra_dtype_name(dtype), ra_kernel_name(kernel),
+           found->output, found->lse);
+    for (int i = 0; i < GRADIENTS; i++)
+        printf("  %.1e", found->gradients[i]);
+    printf("  %s\n", found->ok ? "ok" : "FAILED");
 }
 
 /* One line of the table: both layouts with one kernel. */
@@ -198,35 +130,31 @@ static ra_status verify_kernel(const verify_case *c, verify_data *data, ra_dtype
 {
     verdict found = {.ok = true};
     ra_plan *plan = NULL;
-    ra_status status = plan_make(c, kernel, &plan);
-    for (int layout = 0; layout < LAYOUT_COUNT && !status; layout++) {
-        const ra_tensor *t = data->tensors[layout];
-        status = ra_forward(plan, &t[QUERY], &t[KEY], &t[VALUE], &t[OUTPUT], &t[LSE], NULL);
-        if (!status)
-            measure(c, data, layout, &found);
+    ra_status status = verify_plan(c, kernel, &plan);
+    for (int layout = 0; layout < VERIFY_LAYOUTS && !status; layout++) {
+        status = run(plan, data->tensors[layout]);
+        if (status)
+            break;
+        measure(c, data, layout, &found);
+        for (int i = 0; i < GRADIENTS; i++)
+            measure_gradient(c, data, layout, i, &found);
     }
     ra_plan_free(plan);
-    if (status)
-        return status;
-    char shape[80];
-    snprintf(shape, sizeof shape, "%lld x %lld:%lld x %lld:%lld x %lld:%lld", (long long)c->batch, (long long)c->q_len,
-             (long long)c->kv_len, (long long)c->heads, (long long)c->kv_heads, (long long)c->head_dim,
-             (long long)c->value_dim);
     *ok = found.ok;
-    printf("%-34s %-30s %-9s %-8s %.1e  %.1e  %s\n", c->pattern, shape, ra_dtype_name(dtype), ra_kernel_name(kernel),
-           found.output_error, found.lse_error, *ok ? "ok" : "FAILED");
-    return RA_OK;
+    if (!status)
+        print_line(c, dtype, kernel, &found);
+    return status;
 }
 
 static ra_status verify_dtype(const verify_case *c, ra_dtype dtype, int *lines, int *failures)
 {
     verify_data data;
     ra_status status = RA_OK;
-    if (!data_make(&data, c, dtype)) {
-        data_free(&data);
+    if (!verify_data_make(&data, c, dtype)) {
+        verify_data_free(&data);
         return RA_ERROR_MEMORY;
     }
-    status = reference(c, &data);
+    status = verify_data_reference(&data, c);
     for (int id = RA_KERNEL_GENERIC; ra_kernel_name((ra_kernel_id)id) && !status; id++) {
         bool ok = false;
         if (!ra_kernel_available((ra_kernel_id)id))
@@ -235,7 +163,7 @@ static ra_status verify_dtype(const verify_case *c, ra_dtype dtype, int *lines, 
         ++*lines;
         *failures += !ok;
     }
-    data_free(&data);
+    verify_data_free(&data);
     return status;
 }
 
@@ -248,7 +176,7 @@ int cmd_verify(int argc, char **argv)
     const arg_command command = {
         .verb = "verify",
         .summary = "The library against its double-precision oracle: patterns, shapes, dtypes and the kernels of\n"
-                   "this machine, in both layouts, on standard-normal inputs.",
+                   "this machine, in both layouts, on standard-normal inputs. Gradients too (d_q, d_k, d_v).",
         .options = options,
         .option_count = 1,
         .notes = "Shapes are batch x queries:keys x heads:kv heads x head dim:value dim. Errors are absolute,\n"
@@ -260,7 +188,8 @@ int cmd_verify(int argc, char **argv)
         return code;
 
     int lines = 0, failures = 0;
-    printf("%-34s %-30s %-9s %-8s %-7s  %s\n", "pattern", "shape", "dtype", "kernel", "output", "lse");
+    printf("%-34s %-30s %-9s %-8s %-7s  %-7s  %-7s  %-7s  %s\n", "pattern", "shape", "dtype", "kernel", "output", "lse",
+           "d_q", "d_k", "d_v");
     for (int i = 0; i < CASE_COUNT; i++)
         for (int d = 0; d < DTYPE_COUNT && (CASES[i].quick || !quick); d++) {
             ra_status status = verify_dtype(&CASES[i], DTYPES[d], &lines, &failures);
@@ -271,7 +200,9 @@ int cmd_verify(int argc, char **argv)
             if (interrupted())
                 return interrupt_exit();
         }
-    printf("\ntolerance: output %.0e, lse %.0e, more for rows of large scores\n", OUTPUT_TOLERANCE, LSE_TOLERANCE);
+    printf("\ntolerance: output %.0e, lse %.0e, more for rows of large scores; of gradients by what a row is summed\n"
+           "up from (docs/MATH.md)\n",
+           OUTPUT_TOLERANCE, LSE_TOLERANCE);
     printf("%s: %d of %d lines within tolerance\n", failures ? "FAILED" : "ok", lines - failures, lines);
     return failures ? EXIT_WORK : EXIT_OK;
 }
