@@ -1,4 +1,7 @@
-/* ringattn plan: what a run over ranks will do and hold, as a table or a summary of it. Nothing is read or run. */
+/*
+ * ringattn plan: what a run over ranks will do and hold, as a table or a summary of it; of gradients in one piece the
+ * figures of the whole. Nothing is read or run.
+ */
 #include "commands.h"
 #include "interrupt.h"
 #include "problem_args.h"
@@ -16,7 +19,7 @@ enum { ROWS_SHOWN = 32 };
 
 typedef struct plan_job {
     problem_args about;
-    bool json, lent, all;
+    bool json, lent, all, backward;
     int64_t rank; /* -1: all of them */
     ring_args ring;
     ra_problem problem;
@@ -26,7 +29,7 @@ typedef struct plan_job {
 
 static int parse(plan_job *job, int argc, char **argv)
 {
-    enum { OWN = 4 };
+    enum { OWN = 5 };
     arg_option options[PROBLEM_OPTIONS + OWN + RING_OPTIONS];
     const arg_option own[OWN] = {
         {.name = "in-memory",
@@ -40,6 +43,10 @@ static int parse(plan_job *job, int argc, char **argv)
          .min = 0,
          .max = 65535,
          .help = "plan rank N alone, as a process of a large ring does"},
+        {.name = "backward",
+         .kind = ARG_FLAG,
+         .target = &job->backward,
+         .help = "plan the gradients, as of ringattn gradient, in one piece"},
         {.name = "all", .kind = ARG_FLAG, .target = &job->all, .help = "print every rank, also of more than 32"},
         {.name = "json", .kind = ARG_FLAG, .target = &job->json, .help = "print JSON, with every rank"},
     };
@@ -67,6 +74,9 @@ static int make_plan(plan_job *job)
         return EXIT_USAGE;
     if (job->ring.timeout <= 0)
         return report(EXIT_USAGE, "--timeout %g: expected more than 0 seconds", job->ring.timeout);
+    if (job->backward && (ring_args_given(&job->ring) || job->rank >= 0))
+        return report(EXIT_USAGE, "--backward: gradients are computed in one piece, not over ranks: leave out %s",
+                      job->rank >= 0 ? "--rank" : "--ring and what belongs to it");
     job->options = ring_args_library(&job->ring, job->ring.ring ? (int)job->ring.ring : 1);
     job->options.lent = job->lent;
     job->options.q_dtype = job->options.k_dtype = job->options.v_dtype = job->options.o_dtype =
@@ -84,6 +94,50 @@ static int make_plan(plan_job *job)
     job->options.rank = (int)job->rank;
     return ra_ring_plan_create(p, &run, &job->options, &job->plan) ? report_refusal() : EXIT_OK;
 }
+
+/* Prints the object, NULL if it could not be made, and releases it. */
+static int print_root(json_t *root)
+{
+    int failed = !root || json_dumpf(root, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(17)) || putchar('\n') < 0;
+    json_decref(root);
+    return failed ? report(EXIT_WORK, "standard output: cannot write") : EXIT_OK;
+}
+
+/* ---- Gradients --------------------------------------------------------------------------------------------------- */
+
+static void print_backward(const plan_job *job, const ra_plan_info *info)
+{
+    printf("gradients in one piece, kernel %s; %s, length %lld\n", ra_kernel_name(info->kernel), job->problem.pattern,
+           (long long)job->about.length);
+    printf("%.4g visible pairs, %.4g worked in %.4g tiles, %.4g flops; holds at most %lld bytes beyond the tensors\n",
+           info->pairs_visible, info->pairs_worked, info->tiles, info->flops, (long long)info->peak_bytes);
+    if (info->density < 1)
+        printf("%.6g of the blocks are kept\n", info->density);
+}
+
+static int print_backward_json(const ra_plan_info *info)
+{
+    json_t *root = json_pack(
+        "{s:{s:s, s:s, s:s}, s:o, s:o, s:o, s:o, s:f, s:I}", "run", "direction", "backward", "strategy", "local",
+        "kernel", ra_kernel_name(info->kernel), "pairs_visible", stats_json_count(info->pairs_visible), "pairs_worked",
+        stats_json_count(info->pairs_worked), "tiles", stats_json_count(info->tiles), "flops",
+        stats_json_count(info->flops), "density", info->density, "process_peak_bytes", (json_int_t)info->peak_bytes);
+    return print_root(root);
+}
+
+/* The gradients of the problem, whatever ring was planned for its forward pass. */
+static int plan_backward(const plan_job *job)
+{
+    ra_plan_info info = RA_PLAN_INFO_INIT;
+    if (ra_plan_describe_backward(ra_ring_plan_problem(job->plan), &info))
+        return report_refusal();
+    if (job->json)
+        return print_backward_json(&info);
+    print_backward(job, &info);
+    return EXIT_OK;
+}
+
+/* ---- Ranks ------------------------------------------------------------------------------------------------------- */
 
 static ra_rank_info rank_info(const plan_job *job, int rank)
 {
@@ -246,9 +300,7 @@ static int print_json(const plan_job *job)
                              "pairs_visible", stats_json_count(info.pairs_visible), "flops",
                              stats_json_count(info.flops), "density", info.density, "process_peak_bytes",
                              (json_int_t)ra_ring_plan_process_bytes(job->plan), "ranks", ranks);
-    int failed = !root || json_dumpf(root, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(17)) || putchar('\n') < 0;
-    json_decref(root);
-    return failed ? report(EXIT_WORK, "standard output: cannot write") : EXIT_OK;
+    return print_root(root);
 }
 
 int cmd_plan(int argc, char **argv)
@@ -259,7 +311,9 @@ int cmd_plan(int argc, char **argv)
         return code;
     interrupt_release(); /* a large ring may take its time */
     code = make_plan(&job);
-    if (!code && job.json)
+    if (!code && job.backward)
+        code = plan_backward(&job);
+    else if (!code && job.json)
         code = print_json(&job);
     else if (!code)
         code = print_text(&job);

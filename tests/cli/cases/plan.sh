@@ -28,3 +28,9 @@ for problem in '--length 5000 --ring 37 --pattern full' '--length 100K --ring 50
         fi
     done
 done
+
+# Gradients.
+run plan "${common[@]}" --length 3000 --pattern causal --backward
+run plan "${common[@]}" --length 3000 --kv-length 70 --value-dim 24 --preset sparse90 --backward --json
+run plan "${common[@]}" --length 3000 --backward --ring 2
+run plan "${common[@]}" --length 3000 --backward --rank 0
