@@ -1,13 +1,11 @@
 /* ringattn attend: attention over tensors in files. What can be refused is refused before the work begins. */
 #include "commands.h"
-#include "free_memory.h"
 #include "job.h"
 #include "report.h"
 #include "run_job.h"
 #include "sampled_rows.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 enum { LIKE_QUERY = -1 };
@@ -91,29 +89,18 @@ static void name_results(attend_job *job)
     run_job_writes(&job->run, "lse", job->lse_path, &job->lse, AXES_BHS, &lse);
 }
 
-/*
- * Where nobody has said how, tensors that half of the free memory does not hold are read in parts. By broadcast: the
- * result must not depend on what else runs on the machine.
- */
+/* A run that goes on later must not depend on what is free now. */
 static int check_size(attend_job *job)
 {
-    run_job *run = &job->run;
-    double bytes = run_files_bytes(run->reads, run->read_count, run->results, run->result_count);
-    int64_t budget = free_memory() / 2;
-    if (ring_args_given(&run->ring) || bytes <= (double)budget)
+    double bytes;
+    if (!run_job_too_large(&job->run, &bytes))
         return EXIT_OK;
     if (job->checkpoint_path)
         return report(EXIT_USAGE,
                       "--checkpoint %s: the tensors take %.0f bytes, more than half of the free memory: add --memory "
                       "BYTES or --ring R, which must be the same when the run goes on",
                       job->checkpoint_path, bytes);
-    fprintf(stderr,
-            "ringattn attend: the tensors take %.0f bytes, more than half of the free memory: read in parts, as with "
-            "--memory %lld --strategy broadcast\n",
-            bytes, (long long)budget);
-    run->ring.memory = budget > 0 ? budget : 1;
-    run->ring.strategy = RA_STRATEGY_BROADCAST;
-    run->spread = true;
+    run_job_read_in_parts(&job->run, bytes);
     return EXIT_OK;
 }
 
@@ -144,15 +131,11 @@ static int check_paths(const attend_job *job)
 static int make_plan(attend_job *job)
 {
     run_job *run = &job->run;
-    const attention_files *in = &run->inputs;
     if (!run->spread)
         return run_job_plan(run);
-    run->over.problem = &run->problem;
-    run->over.output_dtype = output_dtype(job);
-    run->over.args = &run->ring;
-    int code = ring_args_check(&run->ring, job_size(), &run->over.ranks);
+    int code = run_job_spread(run, &run->over, "attend", output_dtype(job), job->lse_path != NULL);
     if (!code)
-        code = ring_run_plan(&run->over, &in->query, &in->key, &in->value, job->lse_path != NULL);
+        code = ring_run_plan(&run->over);
     if (!code && job->checkpoint_path)
         code = ring_run_save(&run->over, job->checkpoint_path, job->checkpoint_every, &run->prints);
     return code;
@@ -212,7 +195,7 @@ static int run_in_one_piece(attend_job *job, ra_stats *stats)
 static int run_over_ranks(attend_job *job)
 {
     attention_files *in = &job->run.inputs;
-    tensor_file *const files[RING_FILES] = {&in->query, &in->key, &in->value, &job->output, &job->lse};
+    tensor_file *const files[RING_FORWARD_FILES] = {&in->query, &in->key, &in->value, &job->output, &job->lse};
     int code = ring_run_execute(&job->run.over, files);
     return code ? code : run_job_gather(&job->run);
 }
@@ -220,8 +203,7 @@ static int run_over_ranks(attend_job *job)
 static int recompute(void *user, sampled_result *results)
 {
     run_job *run = user;
-    return sampled_rows_compare(results, run_job_problem_plan(run), &run->inputs,
-                                run->spread ? &run->over.bar : &run->bar);
+    return sampled_rows_compare(results, run_job_problem_plan(run), &run->inputs, run_job_bar(run));
 }
 
 static int deliver(attend_job *job, const ra_stats *stats, double started)

@@ -3,10 +3,9 @@
  * its results are not given. What can be refused is refused before the work begins.
  */
 #include "commands.h"
-#include "free_memory.h"
+#include "gradient_ring.h"
 #include "job.h"
 #include "report.h"
-#include "run_job.h"
 #include "sampled_gradients.h"
 #include "sampled_rows.h"
 
@@ -22,6 +21,7 @@ typedef struct gradient_job {
     int dtype; /* of all gradients: an ra_dtype, or LIKE_TENSOR */
     const char *checkpoint_path, *checkpoint_every;
     double seconds_forward;
+    gradient_ring ring; /* over ranks */
 } gradient_job;
 
 /* ---- Options ----------------------------------------------------------------------------------------------------- */
@@ -82,7 +82,10 @@ static int parse(gradient_job *job, int argc, char **argv)
         .options = options,
         .option_count = sizeof options / sizeof *options,
         .notes = "The output files appear when everything has succeeded, and not before. All sums are float32,\n"
-                 "rounded once to the dtype of their file. The bits do not depend on the number of threads.",
+                 "rounded once to the dtype of their file. The bits do not depend on the number of threads. Over\n"
+                 "ranks, the results of a forward pass that is run first are scratch files beside the gradients,\n"
+                 "or in TMPDIR if all gradients are null. Tensors that half of the free memory does not hold are\n"
+                 "read in parts, as with --memory of that half and --strategy broadcast.",
         .example = "ringattn gradient --query q.npy --key k.npy --value v.npy --output-gradient do.npy \\\n"
                    "           --query-gradient dq.npy --key-gradient dk.npy --value-gradient dv.npy --pattern causal",
     };
@@ -97,34 +100,6 @@ static int check_checkpoint(const gradient_job *job)
         return EXIT_OK;
     return report(EXIT_USAGE, "--checkpoint%s %s: a run of gradients cannot be saved: leave it out",
                   job->checkpoint_path ? "" : "-every", given);
-}
-
-/* Gradients are computed in one piece. */
-static int check_ring(const ring_args *ring)
-{
-    const char *const given = ring->ring             ? "ring"
-                              : ring->strategy >= 0  ? "strategy"
-                              : ring->transport >= 0 ? "transport"
-                              : ring->order >= 0     ? "order"
-                              : ring->memory         ? "memory"
-                                                     : NULL;
-    return given ? report(EXIT_USAGE, "--%s: gradients are computed in one piece, not over ranks: leave it out", given)
-                 : EXIT_OK;
-}
-
-/* Tensors that half of the free memory does not hold. */
-static int check_size(const gradient_job *job)
-{
-    const run_job *run = &job->run;
-    double bytes = run_files_bytes(run->reads, run->read_count, run->results, run->result_count);
-    int64_t budget = free_memory() / 2;
-    if (bytes <= (double)budget)
-        return EXIT_OK;
-    return report(
-        EXIT_USAGE,
-        "the tensors take %.0f bytes, more than half of the free memory, %lld bytes: gradients are computed in "
-        "one piece",
-        bytes, (long long)budget);
 }
 
 /* ---- Before the run ---------------------------------------------------------------------------------------------- */
@@ -195,7 +170,7 @@ static int check_forward(gradient_job *job)
             code = sampled_result_read(&sample[i]);
     }
     if (!code)
-        code = sampled_rows_compare(sample, run_job_problem_plan(run), &run->inputs, &run->bar);
+        code = sampled_rows_compare(sample, run_job_problem_plan(run), &run->inputs, run_job_bar(run));
     if (!code && !sampled_results_ok(sample, SAMPLED_RESULTS))
         code = report_foreign(job, sample);
     sampled_results_free(sample, SAMPLED_RESULTS);
@@ -205,9 +180,8 @@ static int check_forward(gradient_job *job)
 static int prepare(gradient_job *job)
 {
     run_job *run = &job->run;
+    double bytes;
     int code = check_checkpoint(job);
-    if (!code)
-        code = check_ring(&run->ring);
     if (!code)
         code = gradient_files_check(&job->files);
     if (!code)
@@ -220,15 +194,13 @@ static int prepare(gradient_job *job)
     code = fingerprints_take(&run->prints, run->reads, run->read_count);
     if (!code)
         code = run_job_check_rows(run);
-    if (!code)
-        code = check_size(job);
+    if (!code && run_job_too_large(run, &bytes))
+        run_job_read_in_parts(run, bytes);
     if (!code)
         code = check_paths(job);
     if (!code)
-        code = run_job_plan(run);
-    if (!code)
-        code = check_forward(job);
-    return code;
+        code = run->spread ? gradient_ring_plan(&job->ring, run, &job->files) : run_job_plan(run);
+    return code ? code : check_forward(job);
 }
 
 static int sample(run_job *run, int which)
@@ -273,13 +245,22 @@ static int run_in_one_piece(gradient_job *job, ra_stats *stats)
     return code ? code : run_job_save(run);
 }
 
+static int run_over_ranks(gradient_job *job)
+{
+    int code = gradient_ring_create(&job->ring, &job->run, &job->files);
+    if (!code)
+        code = gradient_ring_run(&job->ring, &job->run, &job->files);
+    job->seconds_forward = gradient_ring_seconds_forward(&job->ring);
+    return code;
+}
+
 /* ---- After the run ----------------------------------------------------------------------------------------------- */
 
 static int recompute(void *user, sampled_result *results)
 {
     gradient_job *job = user;
     run_job *run = &job->run;
-    return sampled_gradients_compare(results, run_job_problem_plan(run), &run->inputs, &job->files, &run->bar);
+    return sampled_gradients_compare(results, run_job_problem_plan(run), &run->inputs, &job->files, run_job_bar(run));
 }
 
 static int deliver(gradient_job *job, const ra_stats *stats, double started)
@@ -289,7 +270,7 @@ static int deliver(gradient_job *job, const ra_stats *stats, double started)
     if (code)
         return code;
     run_record record = run_job_record(run);
-    record.stats = stats;
+    record.stats = run->spread ? NULL : stats;
     record.backward = true;
     record.seconds_forward = job->seconds_forward;
     record.dtype = job->files.output.tensor.dtype;
@@ -306,7 +287,7 @@ static int gradient(gradient_job *job)
     if (!code)
         code = run_job_create(run, sample);
     if (!code)
-        code = run_in_one_piece(job, &stats);
+        code = run->spread ? run_over_ranks(job) : run_in_one_piece(job, &stats);
     if (!code)
         code = job_agree(fingerprints_compare(&run->prints, run->reads, run->read_count));
     if (!code && job_rank() == 0)
@@ -324,7 +305,8 @@ int cmd_gradient(int argc, char **argv)
     code = run_job_begin(&job.run);
     if (code)
         return code;
-    code = run_job_end(&job.run, gradient(&job));
-    gradient_files_close(&job.files);
-    return code;
+    code = gradient(&job);
+    gradient_ring_free(&job.ring);
+    gradient_files_close(&job.files); /* scratch files too, before the process may be ended */
+    return run_job_end(&job.run, code);
 }

@@ -46,7 +46,8 @@ static int parse(plan_job *job, int argc, char **argv)
         {.name = "backward",
          .kind = ARG_FLAG,
          .target = &job->backward,
-         .help = "plan the gradients, as of ringattn gradient, in one piece"},
+         .help = "plan the gradients of ringattn gradient: over ranks, or in one piece if nothing is\n"
+                 "said of ranks"},
         {.name = "all", .kind = ARG_FLAG, .target = &job->all, .help = "print every rank, also of more than 32"},
         {.name = "json", .kind = ARG_FLAG, .target = &job->json, .help = "print JSON, with every rank"},
     };
@@ -74,14 +75,14 @@ static int make_plan(plan_job *job)
         return EXIT_USAGE;
     if (job->ring.timeout <= 0)
         return report(EXIT_USAGE, "--timeout %g: expected more than 0 seconds", job->ring.timeout);
-    if (job->backward && (ring_args_given(&job->ring) || job->rank >= 0))
-        return report(EXIT_USAGE, "--backward: gradients are computed in one piece, not over ranks: leave out %s",
-                      job->rank >= 0 ? "--rank" : "--ring and what belongs to it");
     job->options = ring_args_library(&job->ring, job->ring.ring ? (int)job->ring.ring : 1);
     job->options.lent = job->lent;
     job->options.q_dtype = job->options.k_dtype = job->options.v_dtype = job->options.o_dtype =
         (ra_dtype)job->about.dtype;
-    job->options.lse = 0;
+    job->options.lse = job->backward;
+    job->options.backward = job->backward;
+    job->options.d_output_dtype = job->options.d_q_dtype = job->options.d_k_dtype = job->options.d_v_dtype =
+        (ra_dtype)job->about.dtype;
     if (job->ring.memory && !job->ring.ring) {
         if (ra_ring_smallest(p, &run, &job->options, &job->options.ranks))
             return report_refusal();
@@ -125,7 +126,7 @@ static int print_backward_json(const ra_plan_info *info)
     return print_root(root);
 }
 
-/* The gradients of the problem, whatever ring was planned for its forward pass. */
+/* In one piece. */
 static int plan_backward(const plan_job *job)
 {
     ra_plan_info info = RA_PLAN_INFO_INIT;
@@ -138,6 +139,15 @@ static int plan_backward(const plan_job *job)
 }
 
 /* ---- Ranks ------------------------------------------------------------------------------------------------------- */
+
+static void describe(const plan_job *job, ra_plan_info *info)
+{
+    const ra_plan *plan = ra_ring_plan_problem(job->plan);
+    if (job->backward)
+        ra_plan_describe_backward(plan, info);
+    else
+        ra_plan_describe(plan, info);
+}
 
 static ra_rank_info rank_info(const plan_job *job, int rank)
 {
@@ -260,10 +270,10 @@ static int print_text(const plan_job *job)
     char whose[32] = "a process";
     if (job->rank >= 0)
         snprintf(whose, sizeof whose, "rank %lld", (long long)job->rank);
-    ra_plan_describe(ra_ring_plan_problem(job->plan), &info);
-    printf("ring of %d, %s, order %s, transport %s; %s, length %lld\n", o->ranks, ra_strategy_name(o->strategy),
-           ra_order_name(o->order), ra_transport_name(o->transport), job->problem.pattern,
-           (long long)job->about.length);
+    describe(job, &info);
+    printf("%sring of %d, %s, order %s, transport %s; %s, length %lld\n", job->backward ? "gradients, " : "", o->ranks,
+           ra_strategy_name(o->strategy), ra_order_name(o->order), ra_transport_name(o->transport),
+           job->problem.pattern, (long long)job->about.length);
     printf("%.4g visible pairs, %.4g flops; %s holds at most %lld bytes\n", info.pairs_visible, info.flops, whose,
            (long long)ra_ring_plan_process_bytes(job->plan));
     if (info.density < 1)
@@ -289,17 +299,18 @@ static int print_json(const plan_job *job)
 {
     const ra_ring_options *o = &job->options;
     ra_plan_info info = RA_PLAN_INFO_INIT;
-    ra_plan_describe(ra_ring_plan_problem(job->plan), &info);
+    describe(job, &info);
     json_t *ranks = json_array();
     int first, count = shown(job, &first);
     for (int rank = first; rank < first + count; rank++)
         json_array_append_new(ranks, rank_json(job, rank));
-    json_t *root = json_pack("{s:{s:s, s:s, s:s, s:i, s:s}, s:o, s:o, s:f, s:I, s:o}", "run", "strategy",
-                             ra_strategy_name(o->strategy), "transport", ra_transport_name(o->transport), "order",
-                             ra_order_name(o->order), "ring_size", o->ranks, "kernel", ra_kernel_name(info.kernel),
-                             "pairs_visible", stats_json_count(info.pairs_visible), "flops",
-                             stats_json_count(info.flops), "density", info.density, "process_peak_bytes",
-                             (json_int_t)ra_ring_plan_process_bytes(job->plan), "ranks", ranks);
+    json_t *root =
+        json_pack("{s:{s:s, s:s, s:s, s:s, s:i, s:s}, s:o, s:o, s:f, s:I, s:o}", "run", "direction",
+                  job->backward ? "backward" : "forward", "strategy", ra_strategy_name(o->strategy), "transport",
+                  ra_transport_name(o->transport), "order", ra_order_name(o->order), "ring_size", o->ranks, "kernel",
+                  ra_kernel_name(info.kernel), "pairs_visible", stats_json_count(info.pairs_visible), "flops",
+                  stats_json_count(info.flops), "density", info.density, "process_peak_bytes",
+                  (json_int_t)ra_ring_plan_process_bytes(job->plan), "ranks", ranks);
     return print_root(root);
 }
 
@@ -311,7 +322,7 @@ int cmd_plan(int argc, char **argv)
         return code;
     interrupt_release(); /* a large ring may take its time */
     code = make_plan(&job);
-    if (!code && job.backward)
+    if (!code && job.backward && !ring_args_given(&job.ring))
         code = plan_backward(&job);
     else if (!code && job.json)
         code = print_json(&job);

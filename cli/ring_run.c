@@ -32,8 +32,9 @@ static void print_choice(const ring_run *run)
     ra_rank_info first = RA_RANK_INFO_INIT;
     if (!run->chosen || job_rank() > 0 || ra_ring_plan_rank(run->plan, 0, &first))
         return;
-    fprintf(stderr, "ringattn attend: a ring of %d fits into %lld bytes: %lld, chunks of %lld rows%s\n", run->ranks,
-            (long long)run->options.memory, (long long)ra_ring_plan_process_bytes(run->plan), (long long)first.kv_rows,
+    fprintf(stderr, "ringattn %s: a ring of %d fits into %lld bytes: %lld, chunks of %lld rows%s\n",
+            report_current_verb(), run->ranks, (long long)run->options.memory,
+            (long long)ra_ring_plan_process_bytes(run->plan), (long long)first.kv_rows,
             run->options.transport == RA_TRANSPORT_SIM && run->ranks > 1 ? ", one read ahead" : "");
 }
 
@@ -51,16 +52,11 @@ static void watch_first(void *user, const ra_ring_moment *moment)
         progress_watch(&run->bar, moment);
 }
 
-int ring_run_plan(ring_run *run, const tensor_file *query, const tensor_file *key, const tensor_file *value, bool lse)
+int ring_run_plan(ring_run *run)
 {
     ra_options options = ring_args_run(run->args);
     ra_system_info system = RA_SYSTEM_INFO_INIT;
-    run->options = ring_args_library(run->args, run->ranks);
-    run->options.q_dtype = query->tensor.dtype;
-    run->options.o_dtype = run->output_dtype;
-    run->options.lse = lse;
-    run->options.k_dtype = key->tensor.dtype;
-    run->options.v_dtype = value->tensor.dtype;
+    run->ranks = run->options.ranks;
     if (run->options.transport == RA_TRANSPORT_MPI && !options.threads) {
         if (ra_system_describe(&system))
             return report_refusal();
@@ -135,7 +131,15 @@ int ring_run_save(ring_run *run, const char *path, double every, const fingerpri
 
 /* ---- A rank ------------------------------------------------------------------------------------------------------ */
 
+/* What a direction calls, and how many files it has. */
+static int file_count(const ra_ring_options *options)
+{
+    return options->backward ? RING_FILES : RING_FORWARD_FILES;
+}
+
 typedef struct rank_work {
+    bool backward;
+    int count; /* of files */
     const ra_ring_plan *plan;
     ra_comm *comm;
     tensor_file *const *files;
@@ -146,23 +150,29 @@ typedef struct rank_work {
     char message[512]; /* of a failure: the library keeps it for the thread that had it */
 } rank_work;
 
+static ra_status run_rank(const rank_work *w, ra_storage *const s[RING_FILES])
+{
+    return w->backward ? ra_ring_run_backward(w->plan, w->comm, s[0], s[1], s[2], s[3], s[4], s[5], s[6], s[7], s[8],
+                                              s[9], w->stats)
+                       : ra_ring_run_saved(w->plan, w->comm, s[0], s[1], s[2], s[3], s[4], w->checkpoint, w->stats);
+}
+
 static void *work(void *argument)
 {
     rank_work *w = argument;
     ra_storage *storages[RING_FILES] = {NULL};
-    for (int i = 0; i < RING_FILES && !w->status; i++)
+    for (int i = 0; i < w->count && !w->status; i++)
         if (w->files[i]->path)
             w->status = tensor_file_storage(w->files[i], &storages[i]);
     if (w->status)
         w->status = ra_comm_agree(w->comm, w->status, 0); /* the others must not wait */
     else
-        w->status = ra_ring_run_saved(w->plan, w->comm, storages[0], storages[1], storages[2], storages[3], storages[4],
-                                      w->checkpoint, w->stats);
-    for (int i = 0; i < RING_FILES && !w->status; i++)
+        w->status = run_rank(w, storages);
+    for (int i = 0; i < w->count && !w->status; i++)
         if (w->files[i]->null.kept_nowhere)
             w->status = ra_storage_checksum(storages[i], &w->checksums[i]);
     snprintf(w->message, sizeof w->message, "%s", w->status ? ra_last_message() : "");
-    for (int i = 0; i < RING_FILES; i++)
+    for (int i = 0; i < w->count; i++)
         ra_storage_free(storages[i]);
     return NULL;
 }
@@ -175,13 +185,19 @@ static int report_rank(const rank_work *w)
 
 static void add_checksums(const rank_work *w)
 {
-    for (int i = 0; i < RING_FILES; i++)
+    for (int i = 0; i < w->count; i++)
         w->files[i]->null.checksum += w->checksums[i];
 }
 
-static int run_one(ring_run *run, ra_comm *comm, tensor_file *const files[RING_FILES])
+static int run_one(ring_run *run, ra_comm *comm, tensor_file *const files[])
 {
-    rank_work w = {.plan = run->plan, .comm = comm, .files = files, .checkpoint = run->checkpoint, .stats = run->stats};
+    rank_work w = {.backward = run->options.backward,
+                   .count = file_count(&run->options),
+                   .plan = run->plan,
+                   .comm = comm,
+                   .files = files,
+                   .checkpoint = run->checkpoint,
+                   .stats = run->stats};
     work(&w);
     add_checksums(&w);
     int code = report_rank(&w);
@@ -189,7 +205,7 @@ static int run_one(ring_run *run, ra_comm *comm, tensor_file *const files[RING_F
     return code;
 }
 
-static int run_threads(ring_run *run, tensor_file *const files[RING_FILES])
+static int run_threads(ring_run *run, tensor_file *const files[])
 {
     int ranks = run->ranks, started = 1;
     ra_comm **comms = calloc((size_t)ranks, sizeof(ra_comm *));
@@ -202,8 +218,12 @@ static int run_threads(ring_run *run, tensor_file *const files[RING_FILES])
         code = report_refusal();
     if (!code) {
         for (int rank = 0; rank < ranks; rank++)
-            works[rank] =
-                (rank_work){.plan = run->plan, .comm = comms[rank], .files = files, .stats = rank ? NULL : run->stats};
+            works[rank] = (rank_work){.backward = run->options.backward,
+                                      .count = file_count(&run->options),
+                                      .plan = run->plan,
+                                      .comm = comms[rank],
+                                      .files = files,
+                                      .stats = rank ? NULL : run->stats};
         while (started < ranks && pthread_create(&threads[started], NULL, work, &works[started]) == 0)
             started++;
         /* A rank that could not be started leaves, so that the others do not wait for it. */
@@ -246,7 +266,7 @@ static void sum_up(ring_run *run)
     }
 }
 
-int ring_run_execute(ring_run *run, tensor_file *const files[RING_FILES])
+int ring_run_execute(ring_run *run, tensor_file *const files[])
 {
     ra_comm *comm = NULL;
     ra_plan_info info = RA_PLAN_INFO_INIT;
@@ -254,9 +274,12 @@ int ring_run_execute(ring_run *run, tensor_file *const files[RING_FILES])
     if (!run->stats)
         return report(EXIT_USAGE, "out of memory: statistics of %d ranks", run->ranks);
     run->stats[0].size = sizeof *run->stats;
-    ra_plan_describe(ra_ring_plan_problem(run->plan), &info);
+    if (run->options.backward)
+        ra_plan_describe_backward(ra_ring_plan_problem(run->plan), &info);
+    else
+        ra_plan_describe(ra_ring_plan_problem(run->plan), &info);
     double share = run->options.transport == RA_TRANSPORT_SIM ? 1 : run->ranks; /* a rank sees its own part only */
-    progress_start(&run->bar, "attend", "Gflop/s",
+    progress_start(&run->bar, run->label, "Gflop/s",
                    info.pairs_visible > 0 ? share * 1e-9 * info.flops / info.pairs_visible : 0);
     if (job_rank() > 0)
         run->bar.shown = false;

@@ -10,12 +10,12 @@
 #include <pthread.h>
 
 typedef struct ring_run {
+    const char *label; /* of the progress: "attend" */
     const ra_problem *problem;
     const ring_args *args;
-    ra_dtype output_dtype;
+    ra_ring_options options; /* ranks 0: the smallest ring that fits is taken */
     int ranks;
     bool chosen; /* for a budget */
-    ra_ring_options options;
     ra_ring_plan *plan;
     pthread_t first; /* the thread whose rank shows how far it is */
     progress bar;
@@ -25,19 +25,21 @@ typedef struct ring_run {
     double seconds;            /* of the attention: of all ranks one after the other, or of the slowest */
 } ring_run;
 
-enum { RING_FILES = 5 };
+/* Of a forward pass, and of a backward pass. */
+enum { RING_FORWARD_FILES = 5, RING_FILES = 10 };
 
-/* Resolve the ring size and plan. Returns an exit code and reports, as the others do. */
-int ring_run_plan(ring_run *run, const tensor_file *query, const tensor_file *key, const tensor_file *value, bool lse);
+/* Resolve the ring size and plan, by the options. Returns an exit code and reports, as the others do. */
+int ring_run_plan(ring_run *run);
 
 /* Save the run every so many seconds; it goes on from what was saved before. After planning. */
 int ring_run_save(ring_run *run, const char *path, double every, const fingerprints *inputs);
 
 /*
- * files: query, key, value, output, log-sum-exp (path NULL: none). The checksum of a file that is kept nowhere is of
+ * files: query, key, value, output, log-sum-exp, and of a backward pass the gradients by output and log-sum-exp, then
+ * those by query, key and value (path NULL: none). The checksum of a file that is kept nowhere is of
  * the rows that this process has written.
  */
-int ring_run_execute(ring_run *run, tensor_file *const files[RING_FILES]);
+int ring_run_execute(ring_run *run, tensor_file *const files[]);
 
 void ring_run_free(ring_run *run);
 

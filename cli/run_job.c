@@ -1,6 +1,7 @@
 /* The steps of a run that do not depend on what is computed. See run_job.h. */
 #include "run_job.h"
 
+#include "free_memory.h"
 #include "job.h"
 #include "report.h"
 
@@ -103,6 +104,45 @@ int run_job_check_rows(run_job *job)
                       job->tolerance, first->option);
     job->rows = job->rows < 0 ? SAMPLED_ROWS : job->rows;
     return EXIT_OK;
+}
+
+bool run_job_too_large(const run_job *job, double *bytes)
+{
+    *bytes = run_files_bytes(job->reads, job->read_count, job->results, job->result_count);
+    return !ring_args_given(&job->ring) && *bytes > (double)(free_memory() / 2);
+}
+
+void run_job_read_in_parts(run_job *job, double bytes)
+{
+    int64_t budget = free_memory() / 2;
+    job->ring.memory = budget > 0 ? budget : 1;
+    job->ring.strategy = RA_STRATEGY_BROADCAST;
+    job->spread = true;
+    fprintf(stderr,
+            "ringattn %s: the tensors take %.0f bytes, more than half of the free memory: read in parts, as with "
+            "--memory %lld --strategy broadcast\n",
+            report_current_verb(), bytes, (long long)job->ring.memory);
+}
+
+int run_job_spread(run_job *job, ring_run *over, const char *label, ra_dtype output_dtype, bool lse)
+{
+    const attention_files *in = &job->inputs;
+    int ranks = 0, code = ring_args_check(&job->ring, job_size(), &ranks);
+    over->label = label;
+    over->problem = &job->problem;
+    over->args = &job->ring;
+    over->options = ring_args_library(&job->ring, ranks);
+    over->options.q_dtype = in->query.tensor.dtype;
+    over->options.k_dtype = in->key.tensor.dtype;
+    over->options.v_dtype = in->value.tensor.dtype;
+    over->options.o_dtype = output_dtype;
+    over->options.lse = lse;
+    return code;
+}
+
+progress *run_job_bar(run_job *job)
+{
+    return job->spread ? &job->over.bar : &job->bar;
 }
 
 int run_job_plan(run_job *job)

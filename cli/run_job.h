@@ -52,8 +52,24 @@ void run_job_writes(run_job *job, const char *option, const char *path, tensor_f
 /* --rows and --tolerance are for results that are null. */
 int run_job_check_rows(run_job *job);
 
+/* Where nobody has said how: whether half of the free memory does not hold all tensors, and how many bytes they have.
+ */
+bool run_job_too_large(const run_job *job, double *bytes);
+
+/*
+ * Such tensors are read in parts, which is said. By broadcast: the result must not depend on what else runs on the
+ * machine.
+ */
+void run_job_read_in_parts(run_job *job, double bytes);
+
 /* Plan a run in one piece. */
 int run_job_plan(run_job *job);
+
+/* Or say how a forward pass is spread over ranks: `over` is set up for ring_run_plan. */
+int run_job_spread(run_job *job, ring_run *over, const char *label, ra_dtype output_dtype, bool lse);
+
+/* The progress that the plan calls. */
+progress *run_job_bar(run_job *job);
 
 /* Make the files of the results, and of the statistics. `take` chooses rows of a result that is null. */
 typedef int (*run_sampler)(run_job *job, int which);

@@ -32,5 +32,8 @@ done
 # Gradients.
 run plan "${common[@]}" --length 3000 --pattern causal --backward
 run plan "${common[@]}" --length 3000 --kv-length 70 --value-dim 24 --preset sparse90 --backward --json
-run plan "${common[@]}" --length 3000 --backward --ring 2
-run plan "${common[@]}" --length 3000 --backward --rank 0
+over() { run plan "${common[@]}" --backward "$@" | sed -E 's/holds at most [0-9]+/holds at most N/' | awk 'NF == 8 && /^ / { print $1, $2, $3, $7 } NF != 8 || /^[^ ]/'; }
+over --length 3000 --ring 3 --order zigzag --pattern causal
+over --length 3000 --ring 3 --strategy broadcast --rank 1 --dtype float16
+over --length 30000 --memory 16M | sed 's/ring of [0-9]*/ring of N/' | head -3
+run plan "${common[@]}" --length 3000 --backward --ring 2 --rank 0 --json | sed -E 's/("(hops|[a-z_]*bytes[a-z_]*)": )[0-9]+/\1N/'
