@@ -50,7 +50,7 @@ for name in query key value; do
     cmp alone.npy d${name:0:1}.npy
     run check "${qkv[@]}" "${options[@]}" --$name-gradient alone.npy | unseen
 done
-made=(--query gen:1 --key gen:2 --value gen:3 --shape 70,2,8 --output-gradient gen:4 --lse-gradient gen:5)
+made=(--query gen:1 --key gen:2 --value gen:3 --shape "70,2,8" --output-gradient gen:4 --lse-gradient gen:5)
 quietly gradient "${made[@]}" --pattern causal --query-gradient gq.npy --key-gradient gk.npy --value-gradient gv.npy
 for name in q k v; do cmp d$name.npy g$name.npy; done
 run check "${made[@]}" --pattern causal "${results[@]}" | unseen

@@ -2,7 +2,7 @@
 # during the run is noticed.
 # shellcheck shell=bash disable=SC2154 # run.sh provides the functions and $qkv
 npy q.npy '<f4' False '(60000, 8, 64)' $((60000 * 8 * 64 * 4))
-for name in k v do o; do ln q.npy $name.npy; done
+for name in k v 'do' o; do ln q.npy $name.npy; done
 given=("${qkv[@]}" --output-gradient do.npy)
 results=(--query-gradient dq.npy --key-gradient dk.npy --value-gradient dv.npy)
 stopped() {

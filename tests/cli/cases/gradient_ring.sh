@@ -35,7 +35,7 @@ ls
 run gradient "${given[@]}" --pattern causal --ring 2 --key-gradient dk.npy
 run check "${given[@]}" --pattern causal --key-gradient dk.npy | unseen
 run gradient "${given[@]}" --pattern causal --ring 2 --query-gradient null --value-gradient null --rows 7 | unseen
-made=(--query gen:1 --key gen:2 --value gen:3 --shape 300,4,16 --output-gradient gen:4 --query-gradient null
+made=(--query gen:1 --key gen:2 --value gen:3 --shape "300,4,16" --output-gradient gen:4 --query-gradient null
     --key-gradient null --value-gradient null --rows 3)
 checksums() { "$binary" gradient "${made[@]}" "$@" 2>&1 | grep checksum; }
 one=$(checksums)
@@ -52,13 +52,13 @@ run gradient "${made[@]}" --ring 2 --stats - --kernel generic --threads 1 | sed 
 # A budget; the scratch files of the forward pass are gone afterwards, also after a signal.
 tensors 6000,4,32 6000,4,32 6000,4,32
 quietly generate --shape 6000,4,32 --seed 4 --output do.npy
-given=("${qkv[@]}" --output-gradient do.npy --pattern causal+window:500,0)
+given=("${qkv[@]}" --output-gradient do.npy --pattern "causal+window:500,0")
 run gradient "${given[@]}" "${results[@]}" --memory 1000 | sed -E 's/[0-9]+ bytes([ ;,])/N bytes\1/g; s/ring of [0-9]+/ring of N/g'
 quietly gradient "${given[@]}" "${results[@]}" --memory 12MiB --strategy broadcast
 run check "${given[@]}" "${results[@]}" | unseen
 ls
 npy q.npy '<f4' False '(60000, 8, 64)' $((60000 * 8 * 64 * 4))
-for name in k v do; do ln -f q.npy $name.npy; done
+for name in k v 'do'; do ln -f q.npy $name.npy; done
 timeout --preserve-status --signal INT 2 "$binary" gradient "${qkv[@]}" --output-gradient do.npy "${results[@]}" --ring 4 2>&1 |
     sed -E '/^ringattn [a-z]+: +[0-9]+%, /d'
 echo "exit ${PIPESTATUS[0]}"

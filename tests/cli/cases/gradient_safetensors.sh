@@ -6,7 +6,7 @@ st=(--query q.safetensors --key k.safetensors --value v.safetensors --output-gra
 results=(--query-gradient dq.safetensors --key-gradient dk.safetensors#grad --value-gradient dv.safetensors)
 made() {
     local seed=0 name
-    for name in q k v do; do quietly generate --shape "$1" --seed $((++seed)) --dtype "$2" --output $name.safetensors; done
+    for name in q k v 'do'; do quietly generate --shape "$1" --seed $((++seed)) --dtype "$2" --output $name.safetensors; done
 }
 for dtype in f32 f16 bf16; do
     made 2,37,4,16 $dtype
@@ -30,7 +30,7 @@ run gradient "${st[@]}" --query-gradient dq.npy --gradient-dtype int64
 # Inputs and their output gradient in one file; each result in a file of its own.
 offsets() { printf '{"dtype":"BF16","shape":[2,37,4,16],"data_offsets":[%d,%d]}' $(($1 * 9472)) $((($1 + 1) * 9472)); }
 safetensors all.safetensors "{\"q\":$(offsets 0),\"k\":$(offsets 1),\"v\":$(offsets 2),\"do\":$(offsets 3)}" 0
-for name in q k v do; do tail -c 9472 $name.safetensors >>all.safetensors; done
+for name in q k v 'do'; do tail -c 9472 $name.safetensors >>all.safetensors; done
 all=(--query all.safetensors#q --key all.safetensors#k --value all.safetensors#v --output-gradient all.safetensors#do)
 run gradient "${all[@]}" --key-gradient dk.safetensors#grad
 cmp dk.safetensors bf16/dk.safetensors
