@@ -318,11 +318,22 @@ static int64_t end_of_groups(const counter *c, int64_t first, int64_t end)
     return first + ra_ceil_div(end - first, g->lanes) * g->lanes;
 }
 
+/* Where the groups begin that come back after some queries: behind those that the first cut makes shorter. */
+static int64_t first_whole(const counter *c, int64_t first, int64_t end)
+{
+    const ra_grouping *g = &c->work->grouping;
+    bool cut = g->cut && (first + g->origin) % g->cut != 0;
+    return cut ? ra_min(end, end_of_groups(c, first, first + 1)) : first;
+}
+
 /* A range: groups come back to the same place in a block of keys after `period` queries. */
 static void count_range(counter *c, int64_t first, int64_t end)
 {
     int64_t each = c->work->grouping.cut ? c->work->grouping.cut : c->work->grouping.lanes;
-    int64_t period = RA_KEY_BLOCK / ra_gcd(each, RA_KEY_BLOCK) * each;
+    int64_t period = RA_KEY_BLOCK / ra_gcd(each, RA_KEY_BLOCK) * each, whole_from = first_whole(c, first, end);
+    if (whole_from > first)
+        count_stretches(c, first, whole_from, period, 1);
+    first = whole_from;
     while (first < end) {
         int64_t steady = end - first < 2 * period ? end : steady_end(c, first, end), whole = (steady - first) / period;
         if (whole > 1) {
