@@ -104,8 +104,8 @@ const char *format_run(arena *a, const row *r)
                                  strcmp(tiles, "row") == 0 ? "" : ", tiles ", strcmp(tiles, "row") == 0 ? "" : tiles);
     if (row_is(r, "run.strategy", "local"))
         return arena_text(a, "%sone piece, %s", direction, end);
-    return arena_text(a, "%s%s of %.0f, %s, %s, %s", direction, row_text(r, "run.strategy"), row_number(r, "run.ring_size"),
-                      row_text(r, "run.order"), row_text(r, "run.transport"), end);
+    return arena_text(a, "%s%s of %.0f, %s, %s, %s", direction, row_text(r, "run.strategy"),
+                      row_number(r, "run.ring_size"), row_text(r, "run.order"), row_text(r, "run.transport"), end);
 }
 
 const char *format_case(arena *a, const row *r)
