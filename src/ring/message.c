@@ -11,12 +11,32 @@ ra_message ra_message_of_rows(const ra_pass *pass, int from, int to, int64_t pha
                         .roles = pass->roles,
                         .heads = pass->ring->plan->kv_heads,
                         .delivery = RA_STORE,
-                        .held = -1};
+                        .held = -1,
+                        .stored = phase};
+}
+
+ra_message ra_message_of_sums(const ra_pass *pass, const ra_message *rows)
+{
+    ra_message sums = *rows;
+    sums.roles = pass->along;
+    sums.again = false; /* they have not been given up */
+    sums.late = true;
+    return sums;
+}
+
+ra_message ra_message_home(const ra_pass *pass, int from, int to, int64_t phase)
+{
+    const ra_message rows = ra_message_of_rows(pass, from, to, phase);
+    ra_message sums = ra_message_of_sums(pass, &rows);
+    sums.held = phase - 1;
+    sums.stored = -1;
+    return sums;
 }
 
 ra_share ra_message_share(const ra_pass *pass, const ra_message *m)
 {
-    return pass->ring->strategy->share(pass, m->to, m->phase);
+    return m->stored < 0 ? ra_partition_share(ra_pass_moving(pass), m->to)
+                         : pass->ring->strategy->share(pass, m->to, m->stored);
 }
 
 ra_share ra_message_held(const ra_pass *pass, const ra_message *m)

@@ -8,6 +8,12 @@
 /* A message of rows with all that travels with them, of all heads, that is stored. */
 ra_message ra_message_of_rows(const ra_pass *pass, int from, int to, int64_t phase);
 
+/* The sums that go along with the rows of a message. */
+ra_message ra_message_of_sums(const ra_pass *pass, const ra_message *rows);
+
+/* Sums that go back to their owner, `to`, from the rank that worked on its chunk in the step before the phase. */
+ra_message ra_message_home(const ra_pass *pass, int from, int to, int64_t phase);
+
 /* The share on which the receiver marks the rows of a message, and the sender. */
 ra_share ra_message_share(const ra_pass *pass, const ra_message *message);
 ra_share ra_message_held(const ra_pass *pass, const ra_message *message);

@@ -31,7 +31,8 @@ typedef struct ra_pass {
     const ra_ring_plan *ring;
     ra_side moving;              /* whose rows travel */
     unsigned roles;              /* bits RA_BIT(role): what travels with a row */
-    bool gradient;               /* it adds to the gradients of the rows that stay */
+    unsigned along;              /* sums of gradients that go along with a row, in messages of their own; 0: none do */
+    bool gradient;               /* it is for gradients */
     unsigned stays;              /* roles of the rows that stay, in a pass for gradients, */
     unsigned sums;               /* and the sums of their gradients */
     int64_t scratch;             /* of all threads, for any step of a pass for gradients */
@@ -51,15 +52,15 @@ ra_role_shape ra_role_shape_of(const ra_ring_plan *ring, ra_role role);
 
 static inline bool ra_pass_carries(const ra_pass *pass, int role)
 {
-    return pass->roles >> role & 1;
+    return (pass->roles | pass->along) >> role & 1;
 }
 
 /* Who holds the rows that travel, and who holds those that stay. */
 const ra_partition *ra_pass_moving(const ra_pass *pass);
 const ra_partition *ra_pass_staying(const ra_pass *pass);
 
-/* Bytes of one row that travels, of the heads of one plane. */
-int64_t ra_pass_row_bytes(const ra_pass *pass);
+/* Bytes of some roles of one row, of the heads of one plane. */
+int64_t ra_pass_row_bytes(const ra_pass *pass, unsigned roles);
 
 /* The rank so many places before another. */
 int ra_rank_before(const ra_pass *pass, int rank, int64_t steps);

@@ -96,11 +96,11 @@ static int64_t gradient_scratch(const ra_pass *pass)
     return most;
 }
 
-static void add_pass(ra_ring_plan *ring, ra_side moving, unsigned roles, unsigned stays, unsigned sums)
+static void add_pass(ra_ring_plan *ring, const ra_pass *kind)
 {
     ra_pass *pass = &ring->passes[ring->pass_count++];
-    *pass = (ra_pass){.ring = ring, .moving = moving, .roles = roles, .stays = stays, .sums = sums};
-    pass->gradient = sums != 0;
+    *pass = *kind;
+    pass->ring = ring;
     for (int role = 0; role < RA_ROLES; role++) {
         ra_role_shape shape = ra_role_shape_of(ring, role);
         pass->row_bytes[role] =
@@ -111,27 +111,103 @@ static void add_pass(ra_ring_plan *ring, ra_side moving, unsigned roles, unsigne
         pass->scratch = gradient_scratch(pass);
 }
 
-/*
- * A backward pass goes twice through the problem, if all gradients are wanted: keys and values travel to the queries
- * that see them, for d_q, then queries to the keys that they see, for d_k and d_v. No gradient travels.
- */
-static void add_gradient_passes(ra_ring_plan *ring)
+/* Traffic of ranks first .. first + count - 1; free it also after a failure. */
+static ra_status count_traffic(const ra_pass *pass, int first, int count, ra_traffic **traffic)
+{
+    const ra_ring_plan *ring = pass->ring;
+    const ra_traffic_question question = {.plan = ring->plan,
+                                          .planes = ring->planes,
+                                          .queries = &ring->queries,
+                                          .keys = &ring->keys,
+                                          .first = first,
+                                          .end = first + count,
+                                          .moving = pass->moving,
+                                          .sums = pass->along != 0};
+    *traffic = calloc((size_t)count, sizeof **traffic);
+    if (!*traffic)
+        return ra_fail(RA_ERROR_MEMORY, "out of memory: the plan of %d ranks", count);
+    return ring->strategy->traffic(&question, *traffic);
+}
+
+/* Bytes of rows with what goes along with them, and of sums that go back to their owners. */
+static int64_t bytes_of_rows(const ra_pass *pass, int64_t rows, int64_t sums)
+{
+    return rows * ra_pass_row_bytes(pass, pass->roles | pass->along) + sums * ra_pass_row_bytes(pass, pass->along);
+}
+
+/* Keys and values travel to the queries that see them, or queries to the keys that they see, for some gradients. */
+static ra_pass gradient_pass(ra_side moving, unsigned keys_sums, unsigned queries_sums, bool along)
 {
     const unsigned keys = RA_BIT(RA_ROLE_KEYS) | RA_BIT(RA_ROLE_VALUES);
     const unsigned queries =
         RA_BIT(RA_ROLE_QUERIES) | RA_BIT(RA_ROLE_OUTPUT_GRADIENTS) | RA_BIT(RA_ROLE_LSE) | RA_BIT(RA_ROLE_DELTA);
+    bool of_keys = moving == RA_SIDE_KEYS;
+    return (ra_pass){.moving = moving,
+                     .gradient = true,
+                     .roles = of_keys ? keys : queries,
+                     .along = along ? (of_keys ? keys_sums : queries_sums) : 0,
+                     .stays = of_keys ? queries : keys,
+                     .sums = of_keys ? queries_sums : keys_sums};
+}
+
+/* Bytes that all ranks receive in a pass. */
+static ra_status count_bytes(const ra_pass *pass, int64_t *bytes)
+{
+    ra_traffic *traffic;
+    int ranks = pass->ring->options.ranks;
+    ra_status status = count_traffic(pass, 0, ranks, &traffic);
+    *bytes = 0;
+    for (int rank = 0; rank < ranks && !status; rank++)
+        *bytes += bytes_of_rows(pass, traffic[rank].rows_received, traffic[rank].sums_received);
+    free(traffic);
+    return status;
+}
+
+/* One pass for all gradients: the side moves that makes fewer bytes travel, with its sums. */
+static ra_status choose_side(ra_ring_plan *ring, unsigned keys_sums, unsigned queries_sums)
+{
+    static const ra_side sides[RA_PASSES_MOST] = {RA_SIDE_KEYS, RA_SIDE_QUERIES};
+    int64_t bytes[RA_PASSES_MOST];
+    ra_status status = RA_OK;
+    for (int i = 0; i < RA_PASSES_MOST && !status; i++) {
+        const ra_pass kind = gradient_pass(sides[i], keys_sums, queries_sums, true);
+        add_pass(ring, &kind);
+        status = count_bytes(&ring->passes[i], &bytes[i]);
+    }
+    if (!status && bytes[1] < bytes[0])
+        ring->passes[0] = ring->passes[1];
+    ring->pass_count = 1;
+    return status;
+}
+
+/*
+ * Where sums of gradients can travel, and ranks are real, a backward pass is one pass. Else, if gradients of both sides
+ * are wanted, it goes twice through the problem: keys and values travel to the queries that see them, for d_q, then
+ * queries to the keys that they see, for d_k and d_v. Virtual ranks run one after the other: there is nobody to pass
+ * sums to.
+ */
+static ra_status add_gradient_passes(ra_ring_plan *ring)
+{
     unsigned wanted = ring->options.gradients;
-    unsigned sums = (wanted >> RA_GRADIENT_KEY & 1 ? RA_BIT(RA_ROLE_KEY_SUMS) : 0) |
-                    (wanted >> RA_GRADIENT_VALUE & 1 ? RA_BIT(RA_ROLE_VALUE_SUMS) : 0);
-    if (wanted >> RA_GRADIENT_QUERY & 1)
-        add_pass(ring, RA_SIDE_KEYS, keys, queries, RA_BIT(RA_ROLE_QUERY_SUMS));
-    if (sums)
-        add_pass(ring, RA_SIDE_QUERIES, queries, keys, sums);
+    unsigned queries_sums = wanted >> RA_GRADIENT_QUERY & 1 ? RA_BIT(RA_ROLE_QUERY_SUMS) : 0;
+    unsigned keys_sums = (wanted >> RA_GRADIENT_KEY & 1 ? RA_BIT(RA_ROLE_KEY_SUMS) : 0) |
+                         (wanted >> RA_GRADIENT_VALUE & 1 ? RA_BIT(RA_ROLE_VALUE_SUMS) : 0);
+    if (keys_sums && queries_sums && ring->strategy->passes_sums && ring->options.transport != RA_TRANSPORT_SIM)
+        return choose_side(ring, keys_sums, queries_sums);
+    const ra_pass of_keys = gradient_pass(RA_SIDE_KEYS, keys_sums, queries_sums, false);
+    const ra_pass of_queries = gradient_pass(RA_SIDE_QUERIES, keys_sums, queries_sums, false);
+    if (queries_sums)
+        add_pass(ring, &of_keys);
+    if (keys_sums)
+        add_pass(ring, &of_queries);
+    return RA_OK;
 }
 
 /* What follows from the options and the problem. */
-static void derive(ra_ring_plan *ring)
+static ra_status derive(ra_ring_plan *ring)
 {
+    const ra_pass forward = {.moving = RA_SIDE_KEYS, .roles = RA_BIT(RA_ROLE_KEYS) | RA_BIT(RA_ROLE_VALUES)};
+    ra_status status = RA_OK;
     const ra_plan *p = ring->plan;
     const ra_ring_options *o = &ring->options;
     if (!ring->strategy)
@@ -144,10 +220,11 @@ static void derive(ra_ring_plan *ring)
     ring->threads = ra_ring_threads(&ring->asked, o);
     ring->pass_count = 0;
     if (o->backward)
-        add_gradient_passes(ring);
+        status = add_gradient_passes(ring);
     else
-        add_pass(ring, RA_SIDE_KEYS, RA_BIT(RA_ROLE_KEYS) | RA_BIT(RA_ROLE_VALUES), 0, 0);
+        add_pass(ring, &forward);
     find_scratch(ring);
+    return status;
 }
 
 /*
@@ -211,35 +288,19 @@ static ra_status count_pairs(const ra_pass *pass, int rank, ra_rank_info *info)
 static ra_status fill_rank(const ra_pass *pass, int rank, const ra_traffic *traffic, ra_rank_plan *planned)
 {
     const ra_ring_plan *ring = pass->ring;
-    int64_t row_bytes = ra_pass_row_bytes(pass);
+    int64_t row_bytes = ra_pass_row_bytes(pass, pass->roles);
     *planned = (ra_rank_plan){.traffic = *traffic};
-    planned->info = (ra_rank_info){.size = sizeof planned->info,
-                                   .q_rows = ra_partition_share(&ring->queries, rank).rows,
-                                   .kv_rows = ra_partition_share(&ring->keys, rank).rows,
-                                   .steps = ring->strategy->steps(pass),
-                                   .hops = row_bytes ? traffic->hops : 0, /* rows of no bytes do not travel */
-                                   .bytes_sent = traffic->rows_sent * row_bytes,
-                                   .bytes_received = traffic->rows_received * row_bytes,
-                                   .lent_bytes = lent_bytes(ring, rank)};
+    planned->info =
+        (ra_rank_info){.size = sizeof planned->info,
+                       .q_rows = ra_partition_share(&ring->queries, rank).rows,
+                       .kv_rows = ra_partition_share(&ring->keys, rank).rows,
+                       .steps = ring->strategy->steps(pass),
+                       .hops = row_bytes ? traffic->hops : 0, /* rows of no bytes do not travel */
+                       .bytes_sent = bytes_of_rows(pass, traffic->rows_sent, traffic->sums_sent),
+                       .bytes_received = bytes_of_rows(pass, traffic->rows_received, traffic->sums_received),
+                       .lent_bytes = lent_bytes(ring, rank)};
     planned->info.peak_bytes = bytes_of(pass, rank, planned);
     return count_pairs(pass, rank, &planned->info);
-}
-
-/* Traffic of ranks first .. first + count - 1; free it also after a failure. */
-static ra_status count_traffic(const ra_pass *pass, int first, int count, ra_traffic **traffic)
-{
-    const ra_ring_plan *ring = pass->ring;
-    const ra_traffic_question question = {.plan = ring->plan,
-                                          .planes = ring->planes,
-                                          .queries = &ring->queries,
-                                          .keys = &ring->keys,
-                                          .first = first,
-                                          .end = first + count,
-                                          .moving = pass->moving};
-    *traffic = calloc((size_t)count, sizeof **traffic);
-    if (!*traffic)
-        return ra_fail(RA_ERROR_MEMORY, "out of memory: the plan of %d ranks", count);
-    return ring->strategy->traffic(&question, *traffic);
 }
 
 static ra_status plan_ranks(const ra_pass *pass, int first, int count, ra_rank_plan *planned)
@@ -273,9 +334,11 @@ ra_status ra_ring_plan_one(const ra_ring_plan *ring, int rank, ra_rank_info *inf
 ra_status ra_ring_plan_fill(ra_ring_plan *ring)
 {
     bool one = ring->options.rank != RA_ALL_RANKS;
-    ra_status status = RA_OK;
     free(ring->ranks);
-    derive(ring);
+    ring->ranks = NULL;
+    ra_status status = derive(ring);
+    if (status)
+        return status;
     ring->first = one ? ring->options.rank : 0;
     ring->count = one ? 1 : ring->options.ranks;
     ring->ranks = calloc((size_t)(ring->pass_count * ring->count), sizeof *ring->ranks);
@@ -383,11 +446,10 @@ static ra_status pass_holds(const ra_pass *pass, int64_t enough, int64_t *bytes)
 
 ra_status ra_ring_plan_holds(ra_ring_plan *ring, int64_t enough, int64_t *bytes)
 {
-    ra_status status = RA_OK;
     free(ring->ranks);
     ring->ranks = NULL;
     ring->count = 0;
-    derive(ring);
+    ra_status status = derive(ring);
     *bytes = 0;
     for (int i = 0; i < ring->pass_count && !status && *bytes <= enough; i++) {
         int64_t of_pass;

@@ -120,7 +120,7 @@ typedef struct ra_rank {
     const ra_tensors *tensors;
     const struct ra_supply *supply;
     int rank;
-    int64_t steps;
+    int64_t steps, phases;
     ra_link link; /* its transport is NULL for a virtual rank */
     ra_held held;
     ra_work work;

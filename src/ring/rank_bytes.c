@@ -70,10 +70,10 @@ int64_t ra_ring_storage_bytes(const ra_ring_plan *ring)
 ra_table_sizes ra_pass_tables(const ra_pass *pass)
 {
     const ra_ring_plan *ring = pass->ring;
-    int64_t roles = __builtin_popcount(pass->roles);
+    int64_t roles = __builtin_popcount(pass->roles | pass->along), slots = pass->along ? RA_SLOTS_MOST : RA_SLOTS;
     int64_t planes = ring->in_place ? 1 : ring->planes;
     int64_t others = ring->options.transport == RA_TRANSPORT_SIM ? 1 : ring->options.ranks;
-    return (ra_table_sizes){.views = roles * planes * RA_SLOTS_MOST,
+    return (ra_table_sizes){.views = roles * planes * slots,
                             .peers = ring->in_place ? roles * others : 0,
                             .keys = ra_ring_at_once(ring) ? ring->strategy->steps(pass) : 1};
 }
@@ -103,9 +103,10 @@ static void add_slots(ra_rank_memory *m, const ra_pass *pass, int rank, const ra
     int64_t planes = ring->in_place ? ring->planes : 1, used = 0;
     for (int i = 0; i < RA_SLOTS_MOST; i++) {
         m->slot_rows[i] = slots.rows[i];
+        m->slot_roles[i] = (i < RA_SLOTS ? pass->roles : 0) | (slots.sums[i] ? pass->along : 0);
         used += slots.rows[i] > 0;
         for (int role = 0; role < RA_ROLES; role++)
-            if (ra_pass_carries(pass, role))
+            if (m->slot_roles[i] >> role & 1)
                 m->slots += ra_memory_rounded(slots.rows[i] * planes * pass->row_bytes[role]);
     }
     /* For each slot which rows are in it and how many come before each block. */

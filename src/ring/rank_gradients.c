@@ -53,6 +53,15 @@ static const ra_tensor *sums_of(const ra_rank *e, ra_role role)
     return e->pass->sums >> role & 1 ? &e->held.stay.tensors[role] : NULL;
 }
 
+/* Sums that go along with the rows in a slot; those of own rows are at home. NULL: there are none. */
+static const ra_tensor *sums_along(const ra_rank *e, const ra_slot *slot, ra_role role)
+{
+    bool own = slot == &e->held.slots[e->held.own_slot] && e->at.step == e->ring->strategy->own_step;
+    if (!(e->pass->along >> role & 1))
+        return NULL;
+    return own ? e->held.slots[RA_SLOT_HOME].tensors[role] : slot->tensors[role];
+}
+
 /* Keys travel: they come in a slot, and queries stay. */
 static void set_keys(const ra_rank *e, const ra_slot *slot, ra_gradient_run *run)
 {
@@ -64,7 +73,9 @@ static void set_keys(const ra_rank *e, const ra_slot *slot, ra_gradient_run *run
                                    .lse = &t[RA_ROLE_LSE],
                                    .delta = &t[RA_ROLE_DELTA],
                                    .d_q = sums_of(e, RA_ROLE_QUERY_SUMS)};
-    run->keys = (ra_key_rows){.keys = ra_slot_keys(e, slot)};
+    run->keys = (ra_key_rows){.keys = ra_slot_keys(e, slot),
+                              .d_k = sums_along(e, slot, RA_ROLE_KEY_SUMS),
+                              .d_v = sums_along(e, slot, RA_ROLE_VALUE_SUMS)};
 }
 
 /* Queries travel: they come in a slot, and keys stay. */
@@ -76,6 +87,7 @@ static void set_queries(const ra_rank *e, const ra_slot *slot, ra_gradient_run *
                                    .d_output = slot->tensors[RA_ROLE_OUTPUT_GRADIENTS],
                                    .lse = slot->tensors[RA_ROLE_LSE],
                                    .delta = slot->tensors[RA_ROLE_DELTA],
+                                   .d_q = sums_along(e, slot, RA_ROLE_QUERY_SUMS),
                                    .words = slot->words,
                                    .before = slot->before,
                                    .head_words = e->held.planes > 1 ? slot->share.blocks : 0};
@@ -135,39 +147,61 @@ ra_status ra_gradients_step(ra_rank *e, int64_t step)
 
 /* ---- Results ----------------------------------------------------------------------------------------------------- */
 
-/* Rows of the sums of one batch, rounded, to rows `at` .. of a storage. */
-static ra_status write_part(ra_rank *e, ra_storage *storage, const ra_tensor *sums, int64_t batch, int64_t at)
+/* The sums of a role of the rank's own rows: one tensor, or one for each plane of heads. */
+typedef struct own_sums {
+    const ra_tensor *tensors;
+    int64_t planes;
+    const ra_share *share;
+} own_sums;
+
+static own_sums sums_at_end(const ra_rank *e, ra_role role)
 {
-    ra_tensor rounded =
-        ra_tensor_dense(e->held.output, ra_storage_view(storage)->dtype, RA_BSHD, 1, sums->seq, sums->heads, sums->dim);
-    ra_gradient_round(sums, batch, 0, &rounded, 0, 0, sums->heads);
-    ra_status status = ra_storage_write(storage, batch, at, sums->seq, &rounded);
+    const ra_slot *home = &e->held.slots[RA_SLOT_HOME];
+    if (e->pass->along >> role & 1)
+        return (own_sums){home->tensors[role], e->held.planes, &home->share};
+    return (own_sums){&e->held.stay.tensors[role], 1, &e->held.stay.share};
+}
+
+/* Rows `row` .. of the sums of one batch, rounded, to rows `at` .. of a storage. */
+static ra_status write_part(ra_rank *e, ra_storage *storage, const own_sums *sums, int64_t batch, int64_t row,
+                            int64_t rows, int64_t at)
+{
+    int64_t heads = sums->tensors->heads;
+    ra_tensor rounded = ra_tensor_dense(e->held.output, ra_storage_view(storage)->dtype, RA_BSHD, 1, rows,
+                                        sums->planes * heads, sums->tensors->dim);
+    for (int64_t plane = 0; plane < sums->planes; plane++) {
+        ra_tensor part = sums->tensors[plane];
+        part.data = (void *)ra_tensor_at(&sums->tensors[plane], 0, row, 0, 0);
+        part.seq = rows;
+        ra_gradient_round(&part, batch, 0, &rounded, 0, plane * heads, heads);
+    }
+    ra_status status = ra_storage_write(storage, batch, at, rows, &rounded);
     return status ? status : ra_link_poll(&e->link);
 }
 
-static ra_status write_range(ra_rank *e, ra_role role, ra_range range)
+static ra_status write_range(ra_rank *e, ra_role role, const own_sums *sums, ra_range range)
 {
-    const ra_tensor *sums = &e->held.stay.tensors[role];
-    int64_t most = ra_max(1, e->held.memory.output / (sums->heads * sums->dim * (int64_t)sizeof(float)));
+    const ra_tensor *t = sums->tensors;
+    int64_t most = ra_max(1, e->held.memory.output / (sums->planes * t->heads * t->dim * (int64_t)sizeof(float)));
     ra_status status = RA_OK;
-    for (int64_t batch = 0; batch < sums->batch; batch++)
-        for (int64_t done = 0, rows = range.end - range.first; done < rows && !status; done += most) {
-            ra_tensor part = *sums;
-            part.data = (void *)ra_tensor_at(sums, 0, range.row + done, 0, 0);
-            part.seq = ra_min(most, rows - done);
-            status = write_part(e, ra_slot_storage(e, role), &part, batch, storage_row(e, range) + done);
-        }
+    for (int64_t batch = 0; batch < t->batch; batch++)
+        for (int64_t done = 0, rows = range.end - range.first; done < rows && !status; done += most)
+            status = write_part(e, ra_slot_storage(e, role), sums, batch, range.row + done, ra_min(most, rows - done),
+                                storage_row(e, range) + done);
     return status;
 }
 
 ra_status ra_gradients_write(ra_rank *e)
 {
-    const ra_share *share = &e->held.stay.share;
     ra_status status = RA_OK;
     double start = ra_seconds();
-    for (int role = 0; role < RA_ROLES; role++)
-        for (int64_t i = 0; i < share->ranges && e->pass->sums >> role & 1 && !status; i++)
-            status = write_range(e, role, ra_share_range(share, i));
+    for (int role = 0; role < RA_ROLES; role++) {
+        if (!((e->pass->sums | e->pass->along) >> role & 1))
+            continue;
+        const own_sums sums = sums_at_end(e, role);
+        for (int64_t i = 0; i < sums.share->ranges && !status; i++)
+            status = write_range(e, role, &sums, ra_share_range(sums.share, i));
+    }
     e->tally.stats->seconds_io += ra_seconds() - start;
     return status;
 }

@@ -62,7 +62,7 @@ static void divide_tables(ra_rank *e)
     ra_table_sizes sizes = ra_pass_tables(e->pass);
     ra_tensor *views = h->tables;
     memset(h->tables, 0, (size_t)h->memory.tables);
-    for (int i = 0; i < RA_SLOTS_MOST; i++)
+    for (int i = 0; i < (e->pass->along ? RA_SLOTS_MOST : RA_SLOTS); i++)
         for (int role = 0; role < RA_ROLES; role++)
             if (ra_pass_carries(e->pass, role)) {
                 h->slots[i].tensors[role] = views;
@@ -86,7 +86,7 @@ static void divide_slots(ra_rank *e)
         if (!s->room)
             continue;
         for (int role = 0; role < RA_ROLES; role++) {
-            if (!ra_pass_carries(e->pass, role))
+            if (!(h->memory.slot_roles[i] >> role & 1))
                 continue;
             s->memory[role] = at;
             at += ra_memory_rounded(s->room * each * e->pass->row_bytes[role]);
@@ -129,6 +129,10 @@ static void divide_stay(ra_rank *e)
     divide_roles(e, e->pass->sums, h->states);
     if (h->states)
         memset(h->states, 0, (size_t)h->memory.states);
+    for (int role = 0; role < RA_ROLES; role++)
+        if (e->pass->along >> role & 1 && h->slots[RA_SLOT_HOME].room)
+            memset(h->slots[RA_SLOT_HOME].memory[role], 0,
+                   (size_t)(h->slots[RA_SLOT_HOME].room * e->pass->row_bytes[role]));
 }
 
 static void clear_states(ra_rank *e)

@@ -13,11 +13,12 @@ static int64_t find_rows(ra_rank *e, const ra_message *m, const ra_share *share)
 
 /*
  * Where memory is spared, own rows that were given up travel when the step beside the phase is done: they are read into
- * its slot. No deadlock: a late message may wait for others of its phase, and these never wait for a late one.
+ * its slot. So do sums of gradients, which that step adds to. No deadlock: a late message may wait for others of its
+ * phase, and these never wait for a late one.
  */
 static bool is_late(const ra_rank *e, const ra_message *m)
 {
-    return m->again && e->flight.sparing && e->flight.sparing[m->from] && m->phase > e->at.first;
+    return m->late || (m->again && e->flight.sparing && e->flight.sparing[m->from] && m->phase > e->at.first);
 }
 
 /* Rows that are to be added to others are nothing that a supply can move. */
@@ -45,7 +46,7 @@ static ra_status start_receives(ra_rank *e, bool late, int64_t *came)
         int64_t bytes = find_rows(e, &m, &share);
         if (!bytes)
             continue;
-        ++*came;
+        *came += (m.roles & e->pass->along) == 0; /* sums go along with rows, or back: that is no hop */
         if (phase >= e->tally.counted)
             e->tally.stats->bytes_received += bytes;
         if (e->tally.ledger)
@@ -90,7 +91,7 @@ static void count_hops(ra_rank *e, int64_t came, int64_t before)
 static ra_status make_room(ra_rank *e, int64_t phase)
 {
     const ra_strategy_kind *s = e->ring->strategy;
-    if (e->ring->in_place || phase == s->own_step)
+    if (e->ring->in_place || phase == s->own_step || phase >= e->steps)
         return RA_OK;
     ra_share share = s->share(e->pass, e->rank, phase);
     ra_reads_set(&e->held.reads, e->rank, &share, e->held.some);

@@ -29,6 +29,7 @@ ra_rank ra_rank_make(const ra_pass *pass, const ra_kernel *kernel, const ra_tens
                                               : &ra_supply_messages,
                      .rank = rank,
                      .steps = ring->strategy->steps(pass),
+                     .phases = ring->strategy->phases(pass),
                      .tally = {.stats = stats}};
 }
 
@@ -42,6 +43,8 @@ static ra_status set_own(ra_rank *e)
     h->own_slot = 0;
     if (e->ring->hold_own)
         status = ra_slot_set_all(e, h->own_slot, &own);
+    if (!status && e->pass->along)
+        status = ra_slot_set_all(e, RA_SLOT_HOME, &own);
     for (int role = 0; role <= RA_ROLE_VALUES && h->peer_count && !status; role++) {
         ra_tensor *mine = &h->peers[role * h->peer_count + (alone ? 0 : e->rank)];
         if (h->slots[h->own_slot].room)

@@ -160,7 +160,7 @@ static void tell(const ra_rank *e, int64_t step)
 /* A step that was done before the run was continued only has its rows, for others that go on earlier. */
 static ra_status run_step(ra_rank *e, int64_t step)
 {
-    bool last = step + 1 == e->steps;
+    bool last = step + 1 == e->phases;
     tell(e, step);
     ra_status status = last ? RA_OK : ra_rank_start_phase(e, step + 1);
     if (!status && step >= e->at.step && (status = compute(e, step)))

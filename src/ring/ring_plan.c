@@ -32,11 +32,11 @@ ra_role_shape ra_role_shape_of(const ra_ring_plan *ring, ra_role role)
     return shapes[role];
 }
 
-int64_t ra_pass_row_bytes(const ra_pass *pass)
+int64_t ra_pass_row_bytes(const ra_pass *pass, unsigned roles)
 {
     int64_t bytes = 0;
     for (int role = 0; role < RA_ROLES; role++)
-        bytes += ra_pass_carries(pass, role) ? pass->row_bytes[role] : 0;
+        bytes += roles >> role & 1 ? pass->row_bytes[role] : 0;
     return bytes;
 }
 

@@ -18,7 +18,7 @@ static void set_plane(ra_rank *e, ra_slot *s, int64_t plane, int64_t first, int6
 {
     int64_t planes = e->held.planes, each = e->ring->planes / planes;
     for (int role = 0; role < RA_ROLES; role++) {
-        if (!ra_pass_carries(e->pass, role))
+        if (!s->memory[role])
             continue;
         ra_role_shape shape = ra_role_shape_of(e->ring, role);
         s->tensors[role][plane] =
@@ -166,7 +166,7 @@ static ra_status read_run(ra_rank *e, const ra_slot *s, int64_t plane, const ra_
     int64_t first = storage_row(e, run->position), row = row_of(s, plane, run->position);
     ra_status status = RA_OK;
     for (int role = 0; role < RA_ROLES && !status; role++) {
-        const ra_tensor *into = s->tensors[role] ? &s->tensors[role][plane] : NULL;
+        const ra_tensor *into = e->pass->roles >> role & 1 ? &s->tensors[role][plane] : NULL;
         if (into && role == RA_ROLE_DELTA)
             status = ra_slot_find_delta(e, first, run->rows, plane * into->heads,
                                         &s->tensors[RA_ROLE_OUTPUT_GRADIENTS][plane], into, row);

@@ -4,15 +4,15 @@
  * they are of. A new strategy is one file, one line in strategy_table.c, and one test.
  *
  * A pass is a sequence of steps. Before step t all ranks pass phase t, in which the rows of step t travel, while step
- * t - 1 is computed.
+ * t - 1 is computed. Sums of gradients travel in the same phase, when step t - 1 is done.
  */
 #ifndef RA_RING_STRATEGY_H
 #define RA_RING_STRATEGY_H
 
 #include "ring/pass.h"
 
-/* Slots of a rank: room for the rows of chunks. */
-enum { RA_SLOTS_MOST = 3 };
+/* Slots of a rank: room for the rows of chunks, and one for the sums of its own rows, where sums travel. */
+enum { RA_SLOTS = 3, RA_SLOT_HOME = RA_SLOTS, RA_SLOTS_MOST };
 
 struct ra_reads;
 
@@ -26,8 +26,10 @@ typedef struct ra_message {
     unsigned roles;      /* bits 1 << ra_role: what it carries, one role after the other */
     int64_t head, heads; /* the key/value heads whose rows it carries; of queries, the query heads that share them */
     ra_delivery delivery;
-    int64_t held; /* the step in whose slot the sender has the rows; -1: they are its own */
-    bool again;   /* own rows whose slot has been given up: the sender reads them once more */
+    int64_t held;   /* the step in whose slot the sender has the rows; -1: they are its own */
+    int64_t stored; /* the step in whose slot the receiver has them; -1: they are its own */
+    bool again;     /* own rows whose slot has been given up: the sender reads them once more */
+    bool late;      /* it starts when the step beside its phase is done: sums that this step adds to */
 } ra_message;
 
 /* One rank of a plan. */
@@ -40,6 +42,7 @@ typedef struct ra_rank_plan {
 /* Which rows each slot has room for, and which slot has a rank's own rows. */
 typedef struct ra_slot_rows {
     int64_t rows[RA_SLOTS_MOST]; /* of all planes; 0: no such slot */
+    bool sums[RA_SLOTS_MOST];    /* with room for the sums that go along */
     int own;                     /* -1: none */
 } ra_slot_rows;
 
@@ -47,6 +50,8 @@ typedef struct ra_strategy_kind {
     ra_strategy id;
     const char *name;
     int64_t (*steps)(const ra_pass *pass);
+    /* Phases: one for each step, and those behind the last step, in which sums go back to their owners. */
+    int64_t (*phases)(const ra_pass *pass);
     /* The rows of the moving side that a rank works on at a step. */
     ra_share (*share)(const ra_pass *pass, int rank, int64_t step);
     /*
@@ -67,6 +72,7 @@ typedef struct ra_strategy_kind {
     /* The slot for own rows that are read again for a phase. */
     int (*slot_again)(const ra_rank_plan *planned, int64_t phase);
     int64_t own_step;           /* the step that works on own rows in their slot; -1: none does, they are copied */
+    bool passes_sums;           /* sums of gradients can go along with rows */
     bool reads_everything;      /* a rank is given all rows, whatever it needs */
     bool has_spans;             /* the spans of a run in one piece are reproduced */
     bool hop_a_message;         /* each message is a hop; else all messages of a phase are one */

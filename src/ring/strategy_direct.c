@@ -96,7 +96,7 @@ static ra_slot_rows slot_rows(const ra_pass *pass, int rank, const ra_rank_plan 
     int64_t own = pass->ring->planes * ra_partition_share(ra_pass_moving(pass), rank).rows;
     int64_t part = pass->ring->planes * share(pass, rank, 0).rows; /* no part is larger than the first */
     int64_t room = ra_min(part, own + planned->traffic.rows_most);
-    return (ra_slot_rows){{own, room, pass->ring->strategy->steps(pass) > 1 ? room : 0}, 0};
+    return (ra_slot_rows){.rows = {own, room, pass->ring->strategy->steps(pass) > 1 ? room : 0}};
 }
 
 static int slot(int64_t step)
@@ -125,6 +125,7 @@ static int64_t runs(const ra_pass *pass, int rank, const ra_rank_plan *planned)
 const ra_strategy_kind ra_strategy_of_broadcast = {.id = RA_STRATEGY_BROADCAST,
                                                    .name = "broadcast",
                                                    .steps = steps_of_broadcast,
+                                                   .phases = steps_of_broadcast,
                                                    .share = share,
                                                    .receive = receive,
                                                    .send = send,
@@ -140,6 +141,7 @@ const ra_strategy_kind ra_strategy_of_broadcast = {.id = RA_STRATEGY_BROADCAST,
 const ra_strategy_kind ra_strategy_of_allgather = {.id = RA_STRATEGY_ALLGATHER,
                                                    .name = "allgather",
                                                    .steps = steps_of_allgather,
+                                                   .phases = steps_of_allgather,
                                                    .share = share,
                                                    .receive = receive,
                                                    .send = send,

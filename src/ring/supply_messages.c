@@ -26,7 +26,7 @@ static ra_status receive(ra_rank *e, const ra_message *m, const ra_share *share)
         return RA_OK;
     }
     int64_t first = e->flight.segments;
-    const ra_slot *slot = &e->held.slots[e->ring->strategy->slot(m->phase)];
+    const ra_slot *slot = &e->held.slots[m->stored < 0 ? (int)RA_SLOT_HOME : e->ring->strategy->slot(m->stored)];
     ra_status status = ra_slot_add_segments(e, slot, m, e->held.some);
     return status ? status
                   : t->receive(t->state, m->from, ra_phase_tag(m->phase), segments_from(e, first),
@@ -46,6 +46,8 @@ static ra_status read_again(ra_rank *e, int slot, const ra_share *share)
 
 static int slot_of(const ra_rank *e, const ra_message *m)
 {
+    if (m->roles & e->pass->along && m->held < 0)
+        return RA_SLOT_HOME;
     if (m->again)
         return e->ring->strategy->slot_again(e->planned, m->phase);
     return m->held < 0 ? e->held.own_slot : e->ring->strategy->slot(m->held);

@@ -279,6 +279,81 @@ static void bits_do_not_depend_on_threads(void **state)
     scene_free(&c);
 }
 
+/* Full attention: a ring moves every chunk to every rank once, with its sums, and these back to their owners. */
+static void the_side_that_moves_is_the_one_of_fewer_bytes(void **state)
+{
+    (void)state;
+    enum { SEQ = 512, DIM = 32, R = 4 };
+    for (int group = 1; group <= 4; group *= 2) {
+        ra_problem problem = RA_PROBLEM_INIT;
+        ra_ring_options options = RA_RING_OPTIONS_INIT;
+        ra_rank_info info = RA_RANK_INFO_INIT;
+        ra_ring_plan *plan;
+        problem.q_len = SEQ, problem.heads = 8, problem.kv_heads = 8 / group, problem.head_dim = DIM;
+        options.ranks = R, options.backward = 1, options.transport = RA_TRANSPORT_MPI;
+        assert_int_equal(ra_ring_plan_create(&problem, NULL, &options, &plan), RA_OK);
+        assert_int_equal(ra_ring_plan_rank(plan, 1, &info), RA_OK);
+        int64_t queries = SEQ / R * 8 * 4 * ((R - 1) * (3 * DIM + 2) + DIM);
+        int64_t keys = SEQ / R * (8 / group) * 4 * ((R - 1) * 4 * DIM + 2 * DIM);
+        assert_int_equal(info.bytes_sent, group == 1 ? queries : keys);
+        assert_int_equal(info.bytes_received, info.bytes_sent);
+        assert_int_equal(info.hops, R - 1);
+        assert_int_equal(info.steps, R);
+        ra_ring_plan_free(plan);
+    }
+}
+
+/* With ring, threads and processes have the same bits: one sum of a row goes from rank to rank. */
+static void real_ranks_have_the_same_bits(void **state)
+{
+    (void)state;
+    ra_problem problem = RA_PROBLEM_INIT;
+    scene c;
+    problem.q_len = problem.kv_len = 500;
+    problem.heads = 4, problem.kv_heads = 2, problem.head_dim = 16;
+    problem.pattern = "window:200,60";
+    scene_make(&c, &problem, RA_F32);
+    for (int way = WAY_THREADS; way < WAYS; way++) {
+        ring_case r = ring_case_make((enum way)way, 4, RA_STRATEGY_RING, RA_ORDER_ZIGZAG);
+        require_right(&c, &r, TOLERANCE);
+        for (int i = 0; i < 3 && way == WAY_THREADS; i++)
+            memcpy(c.local[i], c.tensors[RING_D_Q + i].data, (size_t)elements(&c.tensors[RING_D_Q + i]) * 4);
+        require_local_bits(&c, &r);
+    }
+    scene_free(&c);
+}
+
+/* Peak: 14 units of (n / R) x H x D x 4 bytes and 4 MiB, and it falls with the ring. */
+static void a_rank_holds_its_share(void **state)
+{
+    (void)state;
+    static const ra_strategy strategies[] = {RA_STRATEGY_RING, RA_STRATEGY_BROADCAST};
+    static const ra_transport_kind transports[] = {RA_TRANSPORT_SIM, RA_TRANSPORT_MPI};
+    for (int i = 0; i < 4; i++) {
+        double before = 0;
+        for (int count = 4; count <= 64; count *= 2) {
+            ra_problem problem = RA_PROBLEM_INIT;
+            ra_ring_options options = RA_RING_OPTIONS_INIT;
+            ra_options run = RA_OPTIONS_INIT;
+            ra_ring_plan *plan;
+            problem.q_len = 1 << 20, problem.heads = 8, problem.head_dim = 64;
+            options.ranks = count, options.lent = 0, options.backward = 1;
+            options.strategy = strategies[i % 2], options.transport = transports[i / 2];
+            run.threads = 2;
+            assert_int_equal(ra_ring_plan_create(&problem, &run, &options, &plan), RA_OK);
+            double unit = (double)problem.q_len / count * 8 * 64 * 4;
+            double bytes = (double)ra_ring_plan_process_bytes(plan);
+            REQUIRE(bytes <= 14 * unit + (4 << 20), "%s, %s, %d ranks: %.2f units and 4 MiB",
+                    ra_strategy_name(options.strategy), ra_transport_name(options.transport), count,
+                    (bytes - (4 << 20)) / unit);
+            REQUIRE(count == 4 || bytes < 0.56 * before, "%s, %d ranks: %.3f of what half as many hold",
+                    ra_strategy_name(options.strategy), count, bytes / before);
+            before = bytes;
+            ra_ring_plan_free(plan);
+        }
+    }
+}
+
 static void a_plan_runs_in_its_own_direction(void **state)
 {
     (void)state;
@@ -338,9 +413,15 @@ static void a_backward_pass_has_no_checkpoint(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_axis_against_the_oracle),     cmocka_unit_test(random_problems_against_the_oracle),
-        cmocka_unit_test(gradients_may_be_left_out),         cmocka_unit_test(gradients_are_rounded_once),
-        cmocka_unit_test(bits_do_not_depend_on_threads),     cmocka_unit_test(a_plan_runs_in_its_own_direction),
+        cmocka_unit_test(every_axis_against_the_oracle),
+        cmocka_unit_test(random_problems_against_the_oracle),
+        cmocka_unit_test(gradients_may_be_left_out),
+        cmocka_unit_test(gradients_are_rounded_once),
+        cmocka_unit_test(bits_do_not_depend_on_threads),
+        cmocka_unit_test(real_ranks_have_the_same_bits),
+        cmocka_unit_test(the_side_that_moves_is_the_one_of_fewer_bytes),
+        cmocka_unit_test(a_rank_holds_its_share),
+        cmocka_unit_test(a_plan_runs_in_its_own_direction),
         cmocka_unit_test(a_backward_pass_has_no_checkpoint),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -51,7 +51,7 @@ static ra_slot_rows slot_rows(const ra_pass *pass, int rank, const ra_rank_plan 
     int64_t own = pass->ring->planes * ra_partition_share(ra_pass_moving(pass), rank).rows,
             chunk = pass->ring->planes * pass->chunk_rows;
     (void)planned;
-    return (ra_slot_rows){{chunk > own ? chunk : own, chunk, own}, 0};
+    return (ra_slot_rows){.rows = {chunk > own ? chunk : own, chunk, own}};
 }
 
 static int slot(int64_t step)
@@ -121,6 +121,7 @@ static ra_status traffic(const ra_traffic_question *q, ra_traffic *counted)
 static const ra_strategy_kind backwards = {.id = RA_STRATEGY_RING,
                                            .name = "backwards",
                                            .steps = steps,
+                                           .phases = steps,
                                            .share = share,
                                            .receive = receive,
                                            .send = send,
