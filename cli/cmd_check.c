@@ -26,12 +26,10 @@ typedef struct check_job {
 
 static void describe_gradients(arg_option options[GRADIENT_OPTIONS])
 {
-    static const char *const HELP[GRADIENTS] = {
-        "the gradient by the queries, to be checked; with --output and --lse those of its\n"
-        "forward pass, without them a forward pass is run first",
-        "the gradient by the keys, to be checked",
-        "the gradient by the values, to be checked",
-    };
+    static const char QUERY[] = "the gradient by the queries, to be checked; with --output and --lse those of its\n"
+                                "forward pass, without them a forward pass is run first";
+    static const char *const HELP[GRADIENTS] = {QUERY, "the gradient by the keys, to be checked",
+                                                "the gradient by the values, to be checked"};
     for (int i = 0; i < GRADIENTS; i++)
         options[GRADIENT_OPTIONS - GRADIENTS + i].help = HELP[i];
 }

@@ -28,14 +28,13 @@ typedef struct gradient_job {
 
 static void describe_gradients(arg_option options[GRADIENT_OPTIONS])
 {
-    static const char *const HELP[GRADIENTS] = {
-        "result: FILE.npy or FILE.safetensors#NAME (default name: query_gradient), in the\n"
-        "query's shape, layout and dtype; null: it is computed and kept nowhere, but for a\n"
-        "checksum and some rows that are recomputed, as by ringattn check",
-        "the same by the keys (default name: key_gradient)",
-        "the same by the values (default name: value_gradient). Any of the three may be left\n"
-        "out and is then not computed",
-    };
+    static const char QUERY[] = "result: FILE.npy or FILE.safetensors#NAME (default name: query_gradient), in the\n"
+                                "query's shape, layout and dtype; null: it is computed and kept nowhere, but for a\n"
+                                "checksum and some rows that are recomputed, as by ringattn check";
+    static const char KEY[] = "the same by the keys (default name: key_gradient)";
+    static const char VALUE[] = "the same by the values (default name: value_gradient). Any of the three may be left\n"
+                                "out and is then not computed";
+    static const char *const HELP[GRADIENTS] = {QUERY, KEY, VALUE};
     for (int i = 0; i < GRADIENTS; i++)
         options[GRADIENT_OPTIONS - GRADIENTS + i].help = HELP[i];
     options[0].required = true; /* the output gradient */
