@@ -813,8 +813,11 @@ RA_API ra_status ra_ring_run(const ra_ring_plan *plan, ra_comm *comm, ra_storage
  * Sums are float32 until one rounding at the end, on all ranks. Bits do not depend on the number of threads. With
  * RA_STRATEGY_BROADCAST they are those of ra_backward, for any ring, order and transport, dilated patterns aside.
  *
- * Hops, bytes and pairs are proven as in a forward pass. A run may go twice through the problem: keys and values travel
- * for d_q, then queries for d_k and d_v. Statistics add up what travels; pairs_visible are those of the first time.
+ * Hops, bytes and pairs are proven as in a forward pass. With RA_STRATEGY_RING, ranks that are not virtual go once
+ * through the problem: keys and values travel with the sums of their gradients, or queries with theirs, whichever are
+ * fewer bytes for the whole problem. Else a run goes twice through it, if gradients of both sides are wanted: keys and
+ * values travel for d_q, then queries for d_k and d_v. Statistics add up what travels; pairs_visible are those of the
+ * first time.
  */
 RA_API ra_status ra_ring_backward(const ra_ring_plan *plan, ra_comm *comm, const ra_tensor *q, const ra_tensor *k,
                                   const ra_tensor *v, const ra_tensor *output, const ra_tensor *lse,
