@@ -1,4 +1,5 @@
 /* Gradients over ranks of every kind inside one process, against the oracle and against a run in one piece. */
+#include "support/faulty.h"
 #include "support/ring.h"
 #include "support/unit.h"
 
@@ -6,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { MOST_RANKS = 16, STRATEGIES = 3, ORDERS = 3 };
 
@@ -354,6 +356,68 @@ static void a_rank_holds_its_share(void **state)
     }
 }
 
+/* ---- A transport that does one thing wrong ----------------------------------------------------------------------- */
+
+enum { FAULTY_RANK = 1, HANG_SECONDS = 60 };
+
+static void wrap_faulty(void *user, int rank, ra_transport *transport)
+{
+    ra_transport inner = *transport;
+    if (rank == FAULTY_RANK)
+        assert_int_equal(faulty_wrap(&inner, user, transport), RA_OK);
+}
+
+/* A run with a fault. All ranks fail, or none does because it came too late or was a delay; and none hangs. */
+static ra_status run_faulty(scene *c, ra_strategy strategy, fault *what, int ranks_of_it)
+{
+    ra_status statuses[MOST_RANKS];
+    ring_case r = ring_case_make(WAY_MESSAGES, ranks_of_it, strategy, RA_ORDER_CONTIGUOUS);
+    r.backward = c->tensors;
+    r.wrap = wrap_faulty;
+    r.wrap_user = what;
+    r.options.timeout = what->kind == FAULT_LOST ? 0.1 : 20;
+    alarm(HANG_SECONDS);
+    ra_status status = ring_case_run(&r, &c->s, NULL, statuses);
+    alarm(0);
+    for (int rank = 0; rank < ranks_of_it; rank++)
+        REQUIRE(!statuses[rank] || statuses[rank] == RA_ERROR_PEER || statuses[rank] == RA_ERROR_TIMEOUT,
+                "%s, fault %d at %lld: rank %d has %s: %s", ring_case_text(&r), what->kind, (long long)what->at, rank,
+                ra_status_name(statuses[rank]), ring_message(rank));
+    return status;
+}
+
+/* Sums that are lost, cut or delayed are noticed as rows are; a delay changes no bit. */
+static void faults_end_the_run(void **state)
+{
+    (void)state;
+    enum { R = 3 };
+    ra_problem problem = RA_PROBLEM_INIT;
+    scene c;
+    problem.q_len = problem.kv_len = 200;
+    problem.heads = 2, problem.head_dim = 8;
+    scene_make(&c, &problem, RA_F32);
+    for (int strategy = 0; strategy < STRATEGIES; strategy++) {
+        fault_counts clean = {0};
+        fault none = {FAULT_NONE, 0, 0, &clean};
+        assert_int_equal(run_faulty(&c, (ra_strategy)strategy, &none, R), RA_OK);
+        for (int i = 0; i < 3; i++)
+            memcpy(c.local[i], c.tensors[RING_D_Q + i].data, (size_t)elements(&c.tensors[RING_D_Q + i]) * 4);
+        for (int kind = FAULT_DELAY; kind <= FAULT_FAIL; kind++)
+            for (int64_t at = 1; at <= clean.sends; at++) {
+                fault_counts counts = {0};
+                fault what = {(fault_kind)kind, at, 5, &counts};
+                bool ended = at > clean.sends - (R - 1); /* the last agreement: others may have come to their end */
+                ra_status status = run_faulty(&c, (ra_strategy)strategy, &what, R);
+                REQUIRE(kind == FAULT_DELAY ? status == RA_OK : status != RA_OK || ended || !counts.happened,
+                        "strategy %d, fault %d at %lld: %s", strategy, kind, (long long)at, ra_status_name(status));
+                const ring_case delayed = ring_case_make(WAY_MESSAGES, R, (ra_strategy)strategy, RA_ORDER_CONTIGUOUS);
+                if (kind == FAULT_DELAY)
+                    require_local_bits(&c, &delayed);
+            }
+    }
+    scene_free(&c);
+}
+
 static void a_plan_runs_in_its_own_direction(void **state)
 {
     (void)state;
@@ -421,6 +485,7 @@ int main(void)
         cmocka_unit_test(real_ranks_have_the_same_bits),
         cmocka_unit_test(the_side_that_moves_is_the_one_of_fewer_bytes),
         cmocka_unit_test(a_rank_holds_its_share),
+        cmocka_unit_test(faults_end_the_run),
         cmocka_unit_test(a_plan_runs_in_its_own_direction),
         cmocka_unit_test(a_backward_pass_has_no_checkpoint),
     };
