@@ -150,12 +150,13 @@ static int run_forward(check_job *job)
 {
     attention_files *in = &job->inputs;
     gradient_files *f = &job->files;
-    tensor_file *const files[] = {&in->query, &in->key, &in->value, &f->output, &f->lse};
+    enum { INPUTS = 3, FILES = 5 };
+    tensor_file *const files[FILES] = {&in->query, &in->key, &in->value, &f->output, &f->lse};
     if (f->output_path)
         return EXIT_OK;
     gradient_files_hold_forward(f, in);
-    int code = tensor_files_allocate(files, sizeof files / sizeof *files);
-    for (int i = 0; i < 3 && !code; i++)
+    int code = tensor_files_allocate(files, FILES);
+    for (int i = 0; i < INPUTS && !code; i++)
         code = tensor_file_load(files[i]);
     return code ? code : gradient_files_forward(f, in, job->plan, &job->bar, NULL);
 }

@@ -341,7 +341,7 @@ ra_status ra_ring_plan_fill(ra_ring_plan *ring)
         return status;
     ring->first = one ? ring->options.rank : 0;
     ring->count = one ? 1 : ring->options.ranks;
-    ring->ranks = calloc((size_t)(ring->pass_count * ring->count), sizeof *ring->ranks);
+    ring->ranks = calloc((size_t)ra_max(1, ring->pass_count * ring->count), sizeof *ring->ranks);
     if (!ring->ranks)
         return ra_fail(RA_ERROR_MEMORY, "out of memory: the plan of %d ranks", ring->count);
     for (int i = 0; i < ring->pass_count && !status; i++)

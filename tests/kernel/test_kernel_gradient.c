@@ -98,7 +98,7 @@ static bool row_sees(const gradient_case *t, int row, int key)
 /* Weights are at most 1, as they are when other blocks have their part of the sum. */
 static void choose_statistics(choices *c, gradient_case *t, int row)
 {
-    double factor = (double)t->query_factor * t->factor, sum = exp2(choose_normal(c));
+    double factor = (double)t->query_factor * t->factor, sum = exp2((double)choose_normal(c));
     for (int key = 0; key < t->key_rows; key++)
         if (in_mask(t, row, key))
             sum += exp2(factor * model_dot(query_of(t, row), t->key + key * t->key_stride, t->head_dim));

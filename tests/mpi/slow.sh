@@ -3,7 +3,7 @@
 # shellcheck source=tests/mpi/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 deadline=2
-tensors 9K,2,64
+tensors 14K,2,64
 begin 2 attend "${qkv[@]}" --output o.npy --transport mpi --threads 1 --kernel generic --timeout $deadline
 until_in_mid_ring 2 o.npy 0
 started=$(milliseconds)
