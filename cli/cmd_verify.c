@@ -93,10 +93,10 @@ static void measure_gradient(const verify_case *c, const verify_data *data, int 
     int64_t terms = gradient == RA_GRADIENT_QUERY ? c->kv_len : c->q_len * (c->heads / c->kv_heads);
     for (int64_t i = 0; i < r->count; i++) {
         const ra_row *row = &r->rows[i];
+        const double *expected = r->values + i * r->dim, tolerance = gradient_tolerance(terms, r->sizes[i]);
         for (int64_t d = 0; d < r->dim; d++)
-            judge(
-                distance(ra_tensor_get(got, row->batch, row->seq, row->head, d), r->values[i * r->dim + d], got->dtype),
-                gradient_tolerance(terms, r->sizes[i]), &found->gradients[gradient], &found->ok);
+            judge(distance(ra_tensor_get(got, row->batch, row->seq, row->head, d), expected[d], got->dtype), tolerance,
+                  &found->gradients[gradient], &found->ok);
     }
 }
 

@@ -3,6 +3,8 @@
 #include "cli/report.h"
 #include "support/unit.h"
 
+#include <getopt.h>
+
 ra_status __real_ra_forward(const ra_plan *plan, const ra_tensor *q, const ra_tensor *k, const ra_tensor *v,
                             const ra_tensor *output, const ra_tensor *lse, ra_stats *stats);
 ra_status __wrap_ra_forward(const ra_plan *plan, const ra_tensor *q, const ra_tensor *k, const ra_tensor *v,
@@ -52,6 +54,7 @@ static int verify(double output, double lse)
     char verb[] = "verify", quick[] = "--quick", *arguments[] = {verb, quick, NULL};
     output_off = output;
     lse_off = lse;
+    optind = 1; /* or a second call would not see its option */
     return cmd_verify(2, arguments);
 }
 
