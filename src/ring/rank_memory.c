@@ -111,7 +111,8 @@ static void divide_roles(ra_rank *e, unsigned roles, char *at)
         ra_role_shape shape = ra_role_shape_of(e->ring, role);
         stay->tensors[role] =
             ra_tensor_dense(at, shape.dtype, RA_BHSD, e->ring->plan->batch, stay->share.rows, shape.heads, shape.dim);
-        at += ra_memory_rounded(stay->share.rows * e->ring->planes * e->pass->row_bytes[role]);
+        if (at) /* no rows have no memory */
+            at += ra_memory_rounded(stay->share.rows * e->ring->planes * e->pass->row_bytes[role]);
     }
 }
 
