@@ -133,6 +133,9 @@ static void check_chain(const work_case *w, const ra_workload *work, int64_t kv_
         REQUIRE(t.first_head >= kv_head * p->group_heads && t.first_head + t.heads <= (kv_head + 1) * p->group_heads,
                 "%s: heads %lld + %lld in the chain of %lld", w->what, (long long)t.first_head, (long long)t.heads,
                 (long long)kv_head);
+        /* Heads that see their own blocks take turns: longer tasks would change the order with the threads. */
+        REQUIRE(t.groups == 1 || !p->pattern.blocks || p->pattern.dilation || p->group_heads == 1,
+                "%s: a task has %lld groups", w->what, (long long)t.groups);
         count_task(w, work, &t, counts);
         if (task > 0)
             check_order(w, &before, &t);
@@ -207,6 +210,27 @@ static void tasks_have_room_for_their_groups(void **state)
 {
     (void)state;
     for_each_workload(60, 20000, check_room);
+}
+
+/* Members are denser than one in `rate` where that does not divide the segment. */
+static void dense_branches_have_room(void **state)
+{
+    (void)state;
+    static const char *const PATTERNS[] = {"dilated:3/2", "dilated:5/4", "dilated:7/4", "dilated:9/8"};
+    for (size_t i = 0; i < sizeof PATTERNS / sizeof *PATTERNS; i++) {
+        work_case w = {.threads = 2};
+        ra_problem problem = RA_PROBLEM_INIT;
+        ra_workload work;
+        problem.q_len = 20000;
+        problem.heads = 4;
+        problem.head_dim = 8;
+        problem.pattern = PATTERNS[i];
+        assert_int_equal(ra_plan_create(&problem, NULL, &w.plan), RA_OK);
+        snprintf(w.what, sizeof w.what, "%s", PATTERNS[i]);
+        ra_workload_lay_out_gradient(&work, w.plan, ra_share_of_range(0, problem.q_len), w.threads);
+        check_room(&w, &work);
+        ra_plan_free(w.plan);
+    }
 }
 
 /* ---- Tiles ------------------------------------------------------------------------------------------------------- */
@@ -376,8 +400,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_group_is_in_one_task),        cmocka_unit_test(groups_end_with_every_64th_query),
-        cmocka_unit_test(tasks_have_room_for_their_groups), cmocka_unit_test(counts_are_those_of_the_tiles),
-        cmocka_unit_test(threads_change_no_count),          cmocka_unit_test(a_problem_in_one_piece),
+        cmocka_unit_test(tasks_have_room_for_their_groups), cmocka_unit_test(dense_branches_have_room),
+        cmocka_unit_test(counts_are_those_of_the_tiles),    cmocka_unit_test(threads_change_no_count),
+        cmocka_unit_test(a_problem_in_one_piece),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
