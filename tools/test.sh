@@ -57,8 +57,9 @@ stage_clang() {
 # sanitizer has nothing to say of them.
 one_thread='^(replay_.*|test_kernel_.*|cli_(advise|compare_files|presets|report|show|usage|verify).*'
 one_thread+='|test_(accuracy|blocks|checked|compare|count|curve'
-one_thread+='|definition|findings|fit|generator|groups|half|harness|lattice|marks|npy|partition|pattern|plan|refusals|results'
-one_thread+='|ring_budget|ring_memory|ring_plan|rows|safetensors|schedule|sieve|special|status|storage_.*|tensor|tiles)(_.*)?)$'
+one_thread+='|definition|findings|fit|generator|groups|half|harness|lattice|many_rows|marks|npy|partition|pattern|plan|refusals'
+one_thread+='|results'
+one_thread+='|ring_budget|ring_memory|ring_plan|rows|safetensors|schedule|sieve|special|status|storage_.*|tensor|tiles|verify)(_.*)?)$'
 
 # Installing says nothing new about memory or threads, and a sanitized library needs a sanitized program around it.
 stage_sanitize() {
