@@ -314,9 +314,10 @@ static gradients run_gradient(const ra_kernel *kernel, const gradient_case *t)
         pack_group(&l, t, first, rows);
         call_kernel(&l, t, rows);
         check_left_alone(&l, t);
-        for (int i = 0; i < rows * t->head_dim; i++)
-            after.d_query[(ptrdiff_t)first * t->head_dim + i] =
-                l.at[D_QUERY][(ptrdiff_t)(2 + i % t->head_dim) * l.lanes + i / t->head_dim];
+        for (int row = 0; row < rows; row++)
+            for (int d = 0; d < t->head_dim; d++)
+                after.d_query[(ptrdiff_t)(first + row) * t->head_dim + d] =
+                    l.at[D_QUERY][(ptrdiff_t)(2 + d) * l.lanes + row];
     }
     copy_sums(after.d_key, t->head_dim, l.at[D_KEY], l.head_columns, t->head_dim);
     copy_sums(after.d_value, t->value_dim, l.at[D_VALUE], l.value_columns, t->value_dim);
