@@ -26,7 +26,7 @@ static bool is_usual(const ra_problem *p)
 /* After a run and the oracle: every row within its own tolerance; and, for usual problems, all within one. */
 static void judge(gradients *g, ra_kernel_id kernel, uint64_t seed)
 {
-    FOR_EACH_GRADIENT (i) {
+    for (int i = 0; i < D_INPUTS; i++) {
         double error = gradients_error(g, i), part = gradients_part(g, i);
         REQUIRE(part <= 1 && (error <= GRADIENT_TOLERANCE || !is_usual(&g->s.problem)),
                 "seed %llu, %s, %s: %s off by %.2e, %.2f of its tolerance", (unsigned long long)seed,
@@ -202,7 +202,7 @@ static void bits_do_not_depend_on_threads(void **state)
             char *one = gradients_keep(&g);
             for (int threads = 2; threads <= 8; threads++) {
                 gradients_run(&g, kernel, threads);
-                FOR_EACH_GRADIENT (i)
+                for (int i = 0; i < D_INPUTS; i++)
                     REQUIRE(gradients_same(&g, one, i), "seed %llu, %s, %s: other bits of %s with %d threads",
                             (unsigned long long)seed, ra_kernel_name(kernel), gradients_text(&g), names[i], threads);
             }
@@ -231,7 +231,7 @@ static void bits_of_tasks_that_leap(void **state)
         char *one = gradients_keep(&g);
         for (int run = 0; run < 48; run++) { /* so many, for who is first is a matter of luck */
             gradients_run(&g, RA_KERNEL_AUTO, 3 + run % 4);
-            FOR_EACH_GRADIENT (j)
+            for (int j = 0; j < D_INPUTS; j++)
                 REQUIRE(gradients_same(&g, one, j), "%s: other bits of %s with %d threads", gradients_text(&g),
                         names[j], 3 + run % 4);
         }
@@ -262,7 +262,7 @@ static void any_of_the_three(void **state)
                 const bool wanted[D_INPUTS] = {some & 1, some & 2, some & 4};
                 ra_stats stats = RA_STATS_INIT;
                 gradients_run_as(&g, &options, wanted, &stats);
-                FOR_EACH_GRADIENT (i) {
+                for (int i = 0; i < D_INPUTS; i++) {
                     const unsigned char *bytes = g.d[i].memory;
                     bool untouched = true;
                     for (size_t j = 0; j < g.d[i].bytes; j++)
@@ -298,7 +298,7 @@ static void fewer_keys(void **state)
             ra_plan *plan = NULL;
             options.kernel = kernel;
             gradients_run(&g, kernel, 2); /* output and lse */
-            FOR_EACH_GRADIENT (j)
+            for (int j = 0; j < D_INPUTS; j++)
                 memset(g.d[j].memory, 0xff, g.d[j].bytes);
             assert_int_equal(ra_plan_create(&problem, &options, &plan), RA_OK);
             assert_int_equal(ra_backward(plan, &t[0], &t[1], &t[2], &t[SAMPLE_OUTPUT], &t[SAMPLE_LSE],
@@ -325,7 +325,7 @@ static void nothing_to_do(void **state)
             problem.heads = 2, problem.head_dim = 3;
             gradients_make(&g, &problem, true);
             gradients_run(&g, kernel, 2);
-            FOR_EACH_GRADIENT (j)
+            for (int j = 0; j < D_INPUTS; j++)
                 for (size_t at = 0; at < g.d[j].bytes / sizeof(float); at++)
                     assert_true(((const float *)g.d[j].memory)[at] == 0);
             gradients_free(&g);
@@ -355,7 +355,7 @@ static void no_worse_than_twice_naive(gradients *g, const char *what)
     naive_errors(g, naive);
     FOR_EACH_KERNEL (kernel) {
         gradients_run(g, kernel, 2);
-        FOR_EACH_GRADIENT (i) {
+        for (int i = 0; i < D_INPUTS; i++) {
             double error = gradients_error(g, i), allowed = 2 * naive[i] + 2 * (double)FLT_EPSILON + lse_rounding(g);
             REQUIRE(error <= allowed, "%s, %s, %s: %s off by %.2e of %.2e", what, ra_kernel_name(kernel),
                     gradients_text(g), names[i], error, allowed);
@@ -474,7 +474,7 @@ static double part_with(gradients *g, mistake m)
     float *d[D_INPUTS];
     double worst = 0;
     naive_backward(g, m, d);
-    FOR_EACH_GRADIENT (i) {
+    for (int i = 0; i < D_INPUTS; i++) {
         memcpy(g->d[i].memory, d[i], g->d[i].bytes);
         worst = fmax(worst, gradients_part(g, i));
         free(d[i]);

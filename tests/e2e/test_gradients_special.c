@@ -30,7 +30,7 @@ enum { SHAPES = sizeof shapes / sizeof *shapes };
 /* A gradient that is not finite in the oracle is not finite, and one that is finite there is that. */
 static void check_values(const gradients *g, ra_kernel_id kernel, const char *what, int64_t row)
 {
-    FOR_EACH_GRADIENT (i) {
+    for (int i = 0; i < D_INPUTS; i++) {
         const float *got = g->d[i].memory;
         for (int64_t j = 0; j < (int64_t)(g->d[i].bytes / sizeof *got); j++) {
             bool both = !isfinite(got[j]) && !isfinite(g->exact[i][j]);
@@ -46,7 +46,7 @@ static void check_values(const gradients *g, ra_kernel_id kernel, const char *wh
 static void check_bits(const gradients *g, ra_kernel_id kernel, const char *clean, double *const before[D_INPUTS],
                        const char *what, int64_t row)
 {
-    FOR_EACH_GRADIENT (i) {
+    for (int i = 0; i < D_INPUTS; i++) {
         const float *got = g->d[i].memory, *was = (const float *)clean;
         for (int64_t j = 0; j < (int64_t)(g->d[i].bytes / sizeof *got); j++)
             REQUIRE(g->exact[i][j] != before[i][j] || same_bits(&got[j], &was[j], 1),
@@ -62,7 +62,7 @@ static void poison(gradients *g, ra_kernel_id kernel, const ra_tensor *t, const 
     gradients_run(g, kernel, 2);
     gradients_solve(g);
     char *clean = gradients_keep(g);
-    FOR_EACH_GRADIENT (i) {
+    for (int i = 0; i < D_INPUTS; i++) {
         size_t bytes = g->d[i].bytes / sizeof(float) * sizeof(double);
         assert_non_null(before[i] = malloc(bytes));
         memcpy(before[i], g->exact[i], bytes);
@@ -77,7 +77,7 @@ static void poison(gradients *g, ra_kernel_id kernel, const ra_tensor *t, const 
             check_bits(g, kernel, clean, before, what, row);
             ra_tensor_set(t, 0, row, 0, t->dim - 1, was);
         }
-    FOR_EACH_GRADIENT (i)
+    for (int i = 0; i < D_INPUTS; i++)
         free(before[i]);
     free(clean);
 }
@@ -139,7 +139,7 @@ static void d_output_shows_where_it_is_seen(void **state)
         for (int64_t d = 0; d < 4; d++)
             ra_tensor_set(&g.d[D_OUTPUT].view, 0, ROW, 1, d, (double)NAN);
         gradients_run(&g, kernel, 2);
-        FOR_EACH_GRADIENT (i)
+        for (int i = 0; i < D_INPUTS; i++)
             for (int64_t j = 0; j < (int64_t)LENGTH * 2 * 4; j++) {
                 int64_t row = j / 8, head = j / 4 % 2;
                 bool seen = head == 1 && (i == D_QUERY ? row == ROW : row <= ROW && row >= ROW - 9);
@@ -196,7 +196,7 @@ static void gradients_are_rounded_once(void **state)
             gradients_run(&g, kernel, 2);
             const ra_tensor *t = g.s.tensors;
             ra_tensor rounded[D_INPUTS];
-            FOR_EACH_GRADIENT (i)
+            for (int i = 0; i < D_INPUTS; i++)
                 rounded[i] = ra_tensor_dense(halves[i], dtype, RA_BSHD, 1, LENGTH, t[i].heads, DIM);
             ra_plan *plan = sample_plan(&g.s, kernel, 2);
             assert_int_equal(ra_backward(plan, &t[0], &t[1], &t[2], &t[SAMPLE_OUTPUT], &t[SAMPLE_LSE],
@@ -204,7 +204,7 @@ static void gradients_are_rounded_once(void **state)
                                          NULL),
                              RA_OK);
             ra_plan_free(plan);
-            FOR_EACH_GRADIENT (i)
+            for (int i = 0; i < D_INPUTS; i++)
                 for (int64_t j = 0; j < LENGTH * t[i].heads * DIM; j++) {
                     uint16_t once = 0;
                     ra_tensor one = ra_tensor_dense(&once, dtype, RA_BSHD, 1, 1, 1, 1);

@@ -40,7 +40,7 @@ static void place_gradients(gradients *g, choices *c)
         if (i >= D_INPUTS)
             fill_tensor(&g->d[i].view, c ? choose_bits(c) : (uint64_t)i + 10);
     }
-    FOR_EACH_GRADIENT (i) {
+    for (int i = 0; i < D_INPUTS; i++) {
         g->exact[i] = take((size_t)count_of(g, i) * sizeof *g->exact[i]);
         g->sizes[i] = NULL;
     }
@@ -64,7 +64,7 @@ void gradients_free(gradients *g)
 {
     for (int i = 0; i < D_TENSORS; i++)
         free(g->d[i].memory);
-    FOR_EACH_GRADIENT (i) {
+    for (int i = 0; i < D_INPUTS; i++) {
         free(g->exact[i]);
         free(g->sizes[i]);
     }
@@ -78,7 +78,7 @@ void gradients_run_as(const gradients *g, const ra_options *options, const bool 
     const ra_tensor *t = g->s.tensors;
     const ra_tensor *d[D_INPUTS];
     ra_plan *plan = NULL;
-    FOR_EACH_GRADIENT (i) {
+    for (int i = 0; i < D_INPUTS; i++) {
         memset(g->d[i].memory, 0xff, g->d[i].bytes);
         d[i] = wanted[i] ? &g->d[i].view : NULL;
     }
@@ -103,7 +103,7 @@ void gradients_run(const gradients *g, ra_kernel_id kernel, int threads)
 char *gradients_keep(const gradients *g)
 {
     char *kept = take(g->d[D_QUERY].bytes + g->d[D_KEY].bytes + g->d[D_VALUE].bytes), *to = kept;
-    FOR_EACH_GRADIENT (i) {
+    for (int i = 0; i < D_INPUTS; i++) {
         memcpy(to, g->d[i].memory, g->d[i].bytes);
         to += g->d[i].bytes;
     }
@@ -120,7 +120,7 @@ bool gradients_same(const gradients *g, const char *kept, int which)
 bool gradients_padding_kept(const gradients *g)
 {
     bool kept = true;
-    FOR_EACH_GRADIENT (i)
+    for (int i = 0; i < D_INPUTS; i++)
         kept &= placed_padding_kept(&g->d[i]);
     return kept;
 }
@@ -167,7 +167,7 @@ void gradients_solve(gradients *g)
     ra_plan_free(plan);
     if (rounded)
         free(d_lse.memory);
-    FOR_EACH_GRADIENT (i) {
+    for (int i = 0; i < D_INPUTS; i++) {
         free(g->sizes[i]);
         g->sizes[i] = NULL;
         g->largest[i] = 0;

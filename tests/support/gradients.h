@@ -8,8 +8,6 @@
 /* The gradients by the inputs come first, and are numbered as ra_gradient is. */
 enum { D_QUERY, D_KEY, D_VALUE, D_INPUTS, D_OUTPUT = D_INPUTS, D_LSE, D_TENSORS };
 
-#define FOR_EACH_GRADIENT(i) for (int i = 0; (i) < D_INPUTS; (i)++)
-
 typedef struct gradients {
     sample s;
     placed d[D_TENSORS];

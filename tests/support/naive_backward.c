@@ -138,12 +138,12 @@ void naive_backward(const gradients *g, mistake m, float *d[D_INPUTS])
     n.weights = calloc((size_t)p->kv_len + 1, sizeof *n.weights);
     n.output = calloc((size_t)p->value_dim, sizeof *n.output);
     n.times = calloc((size_t)p->kv_len + 1, 1);
-    FOR_EACH_GRADIENT (i)
+    for (int i = 0; i < D_INPUTS; i++)
         assert_non_null(n.d[i] = calloc(g->d[i].bytes + 1, 1));
     assert_true(n.weights && n.output && n.times);
     for (int64_t i = 0; i < p->batch * p->q_len * p->heads; i++)
         work_row(&n, i / p->heads / p->q_len, i / p->heads % p->q_len, i % p->heads);
-    FOR_EACH_GRADIENT (i)
+    for (int i = 0; i < D_INPUTS; i++)
         d[i] = n.d[i];
     free(n.weights);
     free(n.output);
@@ -155,7 +155,7 @@ void naive_errors(const gradients *g, double errors[D_INPUTS])
 {
     float *d[D_INPUTS];
     naive_backward(g, NO_MISTAKE, d);
-    FOR_EACH_GRADIENT (i) {
+    for (int i = 0; i < D_INPUTS; i++) {
         errors[i] = gradients_error_of(g, i, d[i]);
         free(d[i]);
     }
