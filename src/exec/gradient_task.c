@@ -64,15 +64,6 @@ typedef struct gradient_task {
 
 /* ---- Scratch ----------------------------------------------------------------------------------------------------- */
 
-/* Arrays at distances of a power of two would fall on the same cache sets; a few lines in between avoid it. */
-static int64_t place(int64_t *bytes, int64_t size)
-{
-    enum { GAP = 192 };
-    int64_t at = *bytes;
-    *bytes += ra_memory_rounded(size) + GAP;
-    return at;
-}
-
 static int64_t in_vectors(const ra_plan *p, int64_t dim)
 {
     int64_t width = p->blocking.lanes - p->blocking.narrow;
@@ -82,11 +73,11 @@ static int64_t in_vectors(const ra_plan *p, int64_t dim)
 static void lay_out_block(ra_gradient_scratch *s, const ra_plan *p)
 {
     int64_t row = RA_KEY_BLOCK * (int64_t)sizeof(float);
-    s->key = place(&s->block_bytes, row * p->head_dim);
-    s->value = place(&s->block_bytes, row * p->value_dim);
-    s->panels = place(&s->block_bytes, row * ra_ceil_div(p->head_dim, RA_PANEL) * RA_PANEL);
-    s->d_key = place(&s->sum_bytes, row * in_vectors(p, p->head_dim));
-    s->d_value = place(&s->sum_bytes, row * in_vectors(p, p->value_dim));
+    s->key = ra_scratch_place(&s->block_bytes, row * p->head_dim);
+    s->value = ra_scratch_place(&s->block_bytes, row * p->value_dim);
+    s->panels = ra_scratch_place(&s->block_bytes, row * ra_ceil_div(p->head_dim, RA_PANEL) * RA_PANEL);
+    s->d_key = ra_scratch_place(&s->sum_bytes, row * in_vectors(p, p->head_dim));
+    s->d_value = ra_scratch_place(&s->sum_bytes, row * in_vectors(p, p->value_dim));
 }
 
 ra_gradient_scratch ra_gradient_lay_out_scratch(const ra_plan *p, const ra_workload *w)
@@ -98,18 +89,18 @@ ra_gradient_scratch ra_gradient_lay_out_scratch(const ra_plan *p, const ra_workl
         return s;
     s.unit_bytes = ra_memory_rounded(ra_gradient_unit_floats(p) * f) + ARRAYS * 256;
     lay_out_block(&s, p);
-    s.units = place(&s.bytes, s.unit_bytes * w->tile_units * w->task_heads);
-    s.blocks = place(&s.bytes, s.block_bytes * ra_max(2, w->blocks));
-    s.sums = place(&s.bytes, s.sum_bytes * w->blocks);
-    s.staging = place(&s.bytes, (int64_t)RA_KEY_BLOCK * ra_max(p->head_dim, p->value_dim) * f);
-    s.weights = place(&s.bytes, RA_KEY_BLOCK * lanes * f);
-    s.d_scores = place(&s.bytes, RA_KEY_BLOCK * lanes * f);
-    s.rows = place(&s.bytes, w->tile_units * lanes * (int64_t)sizeof(ra_interval));
-    s.groups = place(&s.bytes, w->tile_units * (int64_t)sizeof(ra_group_bounds));
-    s.sieve = place(&s.bytes, ra_sieve_bytes(&p->pattern, (int)lanes, w->tile_units));
-    s.lo = place(&s.bytes, lanes * (int64_t)sizeof(int32_t));
-    s.hi = place(&s.bytes, lanes * (int64_t)sizeof(int32_t));
-    s.seen = place(&s.bytes, RA_KEY_BLOCK * (int64_t)sizeof(uint64_t));
+    s.units = ra_scratch_place(&s.bytes, s.unit_bytes * w->tile_units * w->task_heads);
+    s.blocks = ra_scratch_place(&s.bytes, s.block_bytes * ra_max(2, w->blocks));
+    s.sums = ra_scratch_place(&s.bytes, s.sum_bytes * w->blocks);
+    s.staging = ra_scratch_place(&s.bytes, (int64_t)RA_KEY_BLOCK * ra_max(p->head_dim, p->value_dim) * f);
+    s.weights = ra_scratch_place(&s.bytes, RA_KEY_BLOCK * lanes * f);
+    s.d_scores = ra_scratch_place(&s.bytes, RA_KEY_BLOCK * lanes * f);
+    s.rows = ra_scratch_place(&s.bytes, w->tile_units * lanes * (int64_t)sizeof(ra_interval));
+    s.groups = ra_scratch_place(&s.bytes, w->tile_units * (int64_t)sizeof(ra_group_bounds));
+    s.sieve = ra_scratch_place(&s.bytes, ra_sieve_bytes(&p->pattern, (int)lanes, w->tile_units));
+    s.lo = ra_scratch_place(&s.bytes, lanes * (int64_t)sizeof(int32_t));
+    s.hi = ra_scratch_place(&s.bytes, lanes * (int64_t)sizeof(int32_t));
+    s.seen = ra_scratch_place(&s.bytes, RA_KEY_BLOCK * (int64_t)sizeof(uint64_t));
     return s;
 }
 

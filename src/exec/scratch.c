@@ -4,8 +4,7 @@
 #include "base/checked.h"
 #include "base/memory.h"
 
-/* Arrays at distances of a power of two would fall on the same cache sets; a few lines in between avoid it. */
-static int64_t place(int64_t *bytes, int64_t size)
+int64_t ra_scratch_place(int64_t *bytes, int64_t size)
 {
     enum { GAP = 192 };
     int64_t at = *bytes;
@@ -20,20 +19,20 @@ static ra_scratch lay_out_tiles(const ra_plan *p, const ra_workload *w)
     int64_t states = w->tile_groups * p->unit_floats * f;
     int64_t places = ra_max(2, w->blocks); /* the block that comes next is packed while one is worked */
     ra_scratch s = {0};
-    s.query = place(&s.bytes, w->tile_groups * lanes * p->head_dim * f);
-    s.state = place(&s.bytes, w->states_elsewhere ? 0 : states);
-    s.branch = place(&s.bytes, p->pattern.dilation ? states : 0);
-    s.key = place(&s.bytes, places * RA_KEY_BLOCK * p->head_dim * f);
-    s.staging = place(&s.bytes, (int64_t)RA_KEY_BLOCK * p->value_dim * f);
-    s.value = place(&s.bytes, places * RA_KEY_BLOCK * columns * f);
-    s.edge = place(&s.bytes, (int64_t)RA_KEY_BLOCK * p->value_dim * f);
-    s.scores = place(&s.bytes, RA_KEY_BLOCK * lanes * f);
-    s.rows = place(&s.bytes, w->tile_groups * lanes * (int64_t)sizeof(ra_interval));
-    s.groups = place(&s.bytes, w->tile_groups * (int64_t)sizeof(ra_group_bounds));
-    s.lo = place(&s.bytes, lanes * (int64_t)sizeof(int32_t));
-    s.hi = place(&s.bytes, lanes * (int64_t)sizeof(int32_t));
-    s.sieve = place(&s.bytes, ra_sieve_bytes(&p->pattern, (int)lanes, w->tile_groups));
-    s.seen = place(&s.bytes, RA_KEY_BLOCK * (int64_t)sizeof(uint64_t));
+    s.query = ra_scratch_place(&s.bytes, w->tile_groups * lanes * p->head_dim * f);
+    s.state = ra_scratch_place(&s.bytes, w->states_elsewhere ? 0 : states);
+    s.branch = ra_scratch_place(&s.bytes, p->pattern.dilation ? states : 0);
+    s.key = ra_scratch_place(&s.bytes, places * RA_KEY_BLOCK * p->head_dim * f);
+    s.staging = ra_scratch_place(&s.bytes, (int64_t)RA_KEY_BLOCK * p->value_dim * f);
+    s.value = ra_scratch_place(&s.bytes, places * RA_KEY_BLOCK * columns * f);
+    s.edge = ra_scratch_place(&s.bytes, (int64_t)RA_KEY_BLOCK * p->value_dim * f);
+    s.scores = ra_scratch_place(&s.bytes, RA_KEY_BLOCK * lanes * f);
+    s.rows = ra_scratch_place(&s.bytes, w->tile_groups * lanes * (int64_t)sizeof(ra_interval));
+    s.groups = ra_scratch_place(&s.bytes, w->tile_groups * (int64_t)sizeof(ra_group_bounds));
+    s.lo = ra_scratch_place(&s.bytes, lanes * (int64_t)sizeof(int32_t));
+    s.hi = ra_scratch_place(&s.bytes, lanes * (int64_t)sizeof(int32_t));
+    s.sieve = ra_scratch_place(&s.bytes, ra_sieve_bytes(&p->pattern, (int)lanes, w->tile_groups));
+    s.seen = ra_scratch_place(&s.bytes, RA_KEY_BLOCK * (int64_t)sizeof(uint64_t));
     return s;
 }
 
@@ -42,16 +41,16 @@ static ra_scratch lay_out_decoding(const ra_plan *p, const ra_workload *w)
     int64_t head_rows = p->group_heads * w->queries.rows; /* rows that share the keys and values of one head */
     int64_t f = sizeof(float), rows = w->task_heads * head_rows;
     ra_scratch s = {0};
-    s.query = place(&s.bytes, rows * p->head_dim * f);
-    s.state = place(&s.bytes, w->states_elsewhere ? 0 : rows * p->unit_floats * f);
-    s.key = place(&s.bytes, (int64_t)RA_KEY_BLOCK * p->head_dim * f);
-    s.value = place(&s.bytes, (int64_t)RA_KEY_BLOCK * p->value_dim * f);
-    s.staging = place(&s.bytes, rows * (1 + p->value_dim) * f);
-    s.scores = place(&s.bytes, rows * RA_KEY_BLOCK * f);
-    s.rows = place(&s.bytes, w->groups * (int64_t)sizeof(ra_interval));
-    s.groups = place(&s.bytes, w->groups * (int64_t)sizeof(ra_group_bounds));
-    s.lo = place(&s.bytes, w->groups * (int64_t)sizeof(int));
-    s.hi = place(&s.bytes, w->groups * (int64_t)sizeof(int));
+    s.query = ra_scratch_place(&s.bytes, rows * p->head_dim * f);
+    s.state = ra_scratch_place(&s.bytes, w->states_elsewhere ? 0 : rows * p->unit_floats * f);
+    s.key = ra_scratch_place(&s.bytes, (int64_t)RA_KEY_BLOCK * p->head_dim * f);
+    s.value = ra_scratch_place(&s.bytes, (int64_t)RA_KEY_BLOCK * p->value_dim * f);
+    s.staging = ra_scratch_place(&s.bytes, rows * (1 + p->value_dim) * f);
+    s.scores = ra_scratch_place(&s.bytes, rows * RA_KEY_BLOCK * f);
+    s.rows = ra_scratch_place(&s.bytes, w->groups * (int64_t)sizeof(ra_interval));
+    s.groups = ra_scratch_place(&s.bytes, w->groups * (int64_t)sizeof(ra_group_bounds));
+    s.lo = ra_scratch_place(&s.bytes, w->groups * (int64_t)sizeof(int));
+    s.hi = ra_scratch_place(&s.bytes, w->groups * (int64_t)sizeof(int));
     return s;
 }
 

@@ -19,6 +19,12 @@ typedef struct ra_scratch {
 /* A workload without groups needs no scratch: all zeros. */
 ra_scratch ra_scratch_lay_out(const ra_plan *plan, const ra_workload *work);
 
+/*
+ * Where an array of so many bytes begins behind `bytes`, which then count it. Arrays at distances of a power of two
+ * would fall on the same cache sets; a few lines in between avoid it.
+ */
+int64_t ra_scratch_place(int64_t *bytes, int64_t size);
+
 /* Its bytes alone: what a plan is told. */
 int64_t ra_scratch_bytes(const ra_plan *plan, const ra_workload *work);
 
