@@ -3,7 +3,7 @@
  *
  *     machine_model model;
  *     double seconds;
- *     if (!calibrate(&model, &problem, &options, RA_F32))
+ *     if (!calibrate(&model, &problem, &options, RA_F32, false))
  *         model_predict(&model, &problem, &options, NULL, &seconds);
  */
 #ifndef BENCH_CALIBRATION_H
@@ -11,15 +11,20 @@
 
 #include "model.h"
 
-/* With the heads, dims, threads and kernel of a problem; takes about a second. */
-ra_status calibrate(machine_model *model, const ra_problem *like, const ra_options *options, ra_dtype dtype);
+/*
+ * With the heads, dims, threads and kernel of a problem; takes about a second. What it learns of backward passes is for
+ * work of backward passes alone.
+ */
+ra_status calibrate(machine_model *model, const ra_problem *like, const ra_options *options, ra_dtype dtype,
+                    bool backward);
 
 /* The same in parts, between which other things can be measured, so that a slow moment is slow to both. */
 typedef struct calibration calibration;
 
 enum { CALIBRATION_MOST = 1000 }; /* rounds that count; more are not counted */
 
-ra_status calibration_open(const ra_problem *like, const ra_options *options, ra_dtype dtype, calibration **opened);
+ra_status calibration_open(const ra_problem *like, const ra_options *options, ra_dtype dtype, bool backward,
+                           calibration **opened);
 void calibration_close(calibration *c);
 
 /* Forgets all rounds; makes one more. */

@@ -292,7 +292,7 @@ static void open_calibration(compare_bench *b)
     problem.head_dim = DIM;
     options.kernel = b->kernel;
     options.threads = b->threads;
-    ra_status status = calibration_open(&problem, &options, RA_F32, &b->calibration);
+    ra_status status = calibration_open(&problem, &options, RA_F32, false, &b->calibration);
     if (!status)
         status = calibration_round(b->calibration);
     if (status) {

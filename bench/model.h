@@ -12,8 +12,8 @@
 typedef enum model_kind { MODEL_PLAIN, MODEL_DILATED, MODEL_BLOCKS, MODEL_DECODE, MODEL_KINDS } model_kind;
 
 /*
- * Amounts, without regard to a machine. Pairs, rows and keys count head_dim + value_dim each: the multiply-adds of a
- * pair, the elements of the others.
+ * Amounts, without regard to a machine. Rows and keys count their elements, head_dim + value_dim, each time that a run
+ * goes through them. Pairs count their multiply-adds: head_dim + value_dim in a forward pass.
  */
 typedef struct model_load {
     double pairs;   /* that are worked on, masked lanes included */
@@ -40,6 +40,7 @@ typedef struct model_work {
     int ranks, threads;      /* of each */
     bool together;           /* ranks work at the same time, not one after the other, */
     int cores;               /* on so many */
+    double passes;           /* times that all pairs are worked on: 2 in some backward passes */
     model_load all, busiest; /* of all ranks, and of the one that works on most pairs */
 } model_work;
 
@@ -51,15 +52,18 @@ typedef struct model_prediction {
     double regions, bytes;
 } model_prediction;
 
-/* The work of a run in one piece, and over ranks; `options` and `ring` are what was planned with. */
-ra_status model_work_of_plan(const ra_problem *problem, const ra_plan *plan, model_work *work);
+/*
+ * The work of a run in one piece, and over ranks; `options` and `ring` are what was planned with. The work of gradients
+ * is counted in the same amounts; what they cost must be learned from gradients.
+ */
+ra_status model_work_of_plan(const ra_problem *problem, const ra_plan *plan, bool backward, model_work *work);
 ra_status model_work_of_ring(const ra_problem *problem, const ra_options *options, const ra_ring_options *ring,
                              const ra_ring_plan *plan, model_work *work);
 
 /* How long work takes. */
 model_prediction model_time(const machine_model *model, const model_work *work);
 
-/* All of it: plans the problem, in one piece where `ring` is NULL. */
+/* All of it: plans the problem, in one piece and forward where `ring` is NULL. */
 ra_status model_predict(const machine_model *model, const ra_problem *problem, const ra_options *options,
                         const ra_ring_options *ring, double *seconds);
 

@@ -44,6 +44,8 @@ static void say_cost(const advice_choice *lost, const advice_choice *best, char 
         snprintf(text, size, "copying %.3g bytes takes %.3g s", own->bytes, a->bytes);
     else if (regions >= tiles)
         snprintf(text, size, "beginning and ending %.0f steps takes %.3g s", own->regions, a->regions);
+    else if (more->passes > less->passes)
+        snprintf(text, size, "it goes twice through all pairs, with seven products of each instead of five");
     else if (more->all.pairs > AS_FAST * less->all.pairs)
         snprintf(text, size, "with masked lanes it works on %.2f times as many pairs",
                  more->all.pairs / less->all.pairs);

@@ -30,8 +30,18 @@ char *advice_command(const advice *a)
     bool mpi = a->ring.transport == RA_TRANSPORT_MPI;
     if (mpi)
         fprintf(to, "mpirun -n %d ", c->ranks);
-    fputs("ringattn attend --query q.npy --key k.npy --value v.npy --output o.npy --pattern ", to);
+    fprintf(to, "ringattn %s --query q.npy --key k.npy --value v.npy --output o.npy",
+            a->ring.backward ? "gradient" : "attend");
+    if (a->ring.backward)
+        fputs(" --lse lse.npy --output-gradient do.npy --query-gradient dq.npy --key-gradient dk.npy"
+              " --value-gradient dv.npy",
+              to);
+    fputs(" --pattern ", to);
     put_word(to, a->problem.pattern);
+    if (a->problem.query_position != RA_SAME)
+        fprintf(to, " --query-position %lld", (long long)a->problem.query_position);
+    if (a->problem.key_position)
+        fprintf(to, " --key-position %lld", (long long)a->problem.key_position);
     if (!c->local) {
         if (!mpi)
             fprintf(to, " --ring %d", c->ranks);
@@ -63,9 +73,9 @@ void advice_print(const advice *a, const char *command)
 {
     const advice_choice *best = &a->choices[a->best];
     const ra_problem *p = &a->problem;
-    printf("%s, length %lld, %lld heads, head dim %lld, %s; a process may hold %lld bytes\n", a->problem.pattern,
-           (long long)p->q_len, (long long)p->heads, (long long)p->head_dim, ra_dtype_name(a->ring.q_dtype),
-           (long long)a->ring.memory);
+    printf("%s%s, length %lld, %lld heads, head dim %lld, %s; a process may hold %lld bytes\n",
+           a->ring.backward ? "gradients of " : "", a->problem.pattern, (long long)p->q_len, (long long)p->heads,
+           (long long)p->head_dim, ra_dtype_name(a->ring.q_dtype), (long long)a->ring.memory);
     printf("calibrated in %.1f s: %d threads", a->calibrated, a->model.threads);
     if (a->model.pair[MODEL_PLAIN] > 0) /* in a tiny problem pairs take no time that could be told from that of rows */
         printf(", %.0f GFLOP/s on tiles without gaps", 2e-9 * a->model.threads / a->model.pair[MODEL_PLAIN]);
@@ -108,7 +118,8 @@ int advice_print_json(const advice *a, const char *command)
     for (int i = 0; i < a->count; i++)
         json_array_append_new(choices, choice_json(a, i));
     json_t *root =
-        json_pack("{s:s, s:o, s:s, s:I, s:f, s:i, s:o, s:i}", "command", command, "taken", choice_json(a, a->best),
+        json_pack("{s:s, s:s, s:o, s:s, s:I, s:f, s:i, s:o, s:i}", "direction",
+                  a->ring.backward ? "backward" : "forward", "command", command, "taken", choice_json(a, a->best),
                   "pattern", a->problem.pattern, "memory", (json_int_t)a->ring.memory, "calibration_seconds",
                   a->calibrated, "threads", a->model.threads, "choices", choices, "left_out", a->left_out);
     int failed = !root || json_dumpf(root, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) || putchar('\n') < 0;

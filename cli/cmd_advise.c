@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_RANKS = 4096 };
+enum { MOST_RANKS = 4096, SUMS_ROUNDED = 16 << 10 /* three arrays of sums, each to a page at most */ };
 
 /* Plans of very long sequences take their time: after so many seconds no further ring is looked at. */
 static const double PATIENCE = 5;
@@ -22,7 +22,7 @@ typedef struct advise_job {
     problem_args about;
     ring_args ring; /* of its options those that are not advised about */
     int64_t ranks;  /* 0: one process */
-    bool causal, json;
+    bool causal, backward, json;
     char *pattern; /* owned */
     double started;
     advice advice;
@@ -49,13 +49,17 @@ static int take_ring_options(ring_args *ring, arg_option options[RING_OPTIONS])
 
 static int parse(advise_job *job, int argc, char **argv)
 {
-    enum { OWN = 3 };
+    enum { OWN = 4 };
     arg_option options[PROBLEM_OPTIONS + OWN + RING_OPTIONS];
     const arg_option own[OWN] = {
         {.name = "causal",
          .kind = ARG_FLAG,
          .target = &job->causal,
          .help = "the same as causal in --pattern, beside what else that has"},
+        {.name = "backward",
+         .kind = ARG_FLAG,
+         .target = &job->backward,
+         .help = "advise about the gradients of ringattn gradient, whose forward pass has been run"},
         {.name = "ranks",
          .kind = ARG_INTEGER,
          .metavar = "R",
@@ -78,8 +82,10 @@ static int parse(advise_job *job, int argc, char **argv)
                    "the others.",
         .options = options,
         .option_count = PROBLEM_OPTIONS + OWN + count,
-        .notes = "Files are taken to be in the system's cache, processes of MPI to have cores of their own, and what\n"
-                 "moves between them to take as long as copying it.",
+        .notes =
+            "Files are taken to be in the system's cache, processes of MPI to have cores of their own, and what\n"
+            "moves between them to take as long as copying it. Of gradients the backward pass alone is predicted:\n"
+            "ringattn gradient without --output and --lse runs the forward pass first, on the same ranks.",
         .example = "ringattn advise --length 64K --heads 8 --dim 64 --causal --memory 128MiB",
     };
     return args_parse(&command, argc, argv);
@@ -134,40 +140,66 @@ static int prepare(advise_job *job)
     a->options = ring_args_run(&job->ring);
     a->ring = ring_args_library(&job->ring, (int)job->ranks);
     a->ring.q_dtype = a->ring.k_dtype = a->ring.v_dtype = a->ring.o_dtype = (ra_dtype)job->about.dtype;
-    a->ring.lse = 0;
+    a->ring.d_output_dtype = a->ring.d_q_dtype = a->ring.d_k_dtype = a->ring.d_v_dtype = (ra_dtype)job->about.dtype;
+    a->ring.lse = job->backward;
+    a->ring.backward = job->backward;
     return EXIT_OK;
 }
 
 /* ---- Choices ----------------------------------------------------------------------------------------------------- */
 
-/* Queries, keys, values and outputs. */
-static int64_t tensor_bytes(const ra_problem *p, ra_dtype dtype)
+/* Queries, keys, values and outputs; of a backward pass their gradients and the log-sum-exp, too. */
+static int64_t tensor_bytes(const ra_problem *p, ra_dtype dtype, bool backward)
 {
     int64_t kv_len = p->kv_len == RA_SAME ? p->q_len : p->kv_len;
     int64_t kv_heads = p->kv_heads == RA_SAME ? p->heads : p->kv_heads;
     int64_t value_dim = p->value_dim == RA_SAME ? p->head_dim : p->value_dim;
-    return p->batch * (p->q_len * p->heads + kv_len * kv_heads) * (p->head_dim + value_dim) *
-           (int64_t)ra_dtype_size(dtype);
+    int64_t bytes = p->batch * (p->q_len * p->heads + kv_len * kv_heads) * (p->head_dim + value_dim) *
+                    (int64_t)ra_dtype_size(dtype);
+    return backward ? 2 * bytes + p->batch * p->q_len * p->heads * (int64_t)sizeof(float) : bytes;
+}
+
+/* At most: float32 sums of gradients of 16 bits, for as many key/value heads as there are threads. */
+static int64_t sum_bytes(const ra_problem *p, ra_dtype dtype, int threads)
+{
+    int64_t kv_len = p->kv_len == RA_SAME ? p->q_len : p->kv_len;
+    int64_t kv_heads = p->kv_heads == RA_SAME ? p->heads : p->kv_heads;
+    int64_t value_dim = p->value_dim == RA_SAME ? p->head_dim : p->value_dim;
+    int64_t chains = p->batch * kv_heads < threads ? p->batch * kv_heads : threads;
+    int64_t queries = strstr(p->pattern, "dilated:") ? p->q_len * (p->heads / kv_heads) * p->head_dim : 0;
+    int64_t sums = chains * (kv_len * (p->head_dim + value_dim) + queries);
+    return dtype == RA_F32 ? 0 : sums * (int64_t)sizeof(float) + SUMS_ROUNDED;
+}
+
+static ra_status describe(const advice *a, const ra_plan *plan, int64_t *bytes)
+{
+    ra_plan_info info = RA_PLAN_INFO_INIT;
+    bool backward = a->ring.backward;
+    ra_status status = backward ? ra_plan_describe_backward(plan, &info) : ra_plan_describe(plan, &info);
+    *bytes = info.peak_bytes;
+    if (!status && backward)
+        *bytes += sum_bytes(&a->problem, a->ring.q_dtype, info.threads);
+    return status;
 }
 
 /* In one piece: all tensors are read and written as a whole, and held. */
 static int add_local(advice *a)
 {
     ra_plan *plan = NULL;
-    ra_plan_info info = RA_PLAN_INFO_INIT;
+    int64_t beside = 0;
     advice_choice *c = &a->choices[a->count];
     *c = (advice_choice){.local = true, .ranks = 1};
     ra_status status = ra_plan_create(&a->problem, &a->options, &plan);
     if (!status)
-        status = ra_plan_describe(plan, &info);
+        status = describe(a, plan, &beside);
     if (!status)
-        status = model_work_of_plan(&a->problem, plan, &c->work);
+        status = model_work_of_plan(&a->problem, plan, a->ring.backward, &c->work);
     ra_plan_free(plan);
     if (status)
         return report_refusal();
-    int64_t tensors = tensor_bytes(&a->problem, a->ring.q_dtype);
+    int64_t tensors = tensor_bytes(&a->problem, a->ring.q_dtype, a->ring.backward);
     c->chunk = a->problem.kv_len == RA_SAME ? a->problem.q_len : a->problem.kv_len;
-    c->bytes = tensors + info.peak_bytes;
+    c->bytes = tensors + beside;
     c->work.all.bytes = c->work.busiest.bytes = (double)tensors;
     a->count++;
     return EXIT_OK;
@@ -269,7 +301,7 @@ static int choose(advice *a)
     if (advice_best(a->choices, a->count, a->ring.memory) < 0)
         return refuse(a);
     double start = progress_clock();
-    if (calibrate(&a->model, &a->problem, &a->options, a->ring.q_dtype))
+    if (calibrate(&a->model, &a->problem, &a->options, a->ring.q_dtype, a->ring.backward))
         return report_refusal();
     a->calibrated = progress_clock() - start;
     for (int i = 0; i < a->count; i++)

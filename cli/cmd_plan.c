@@ -288,11 +288,13 @@ static int print_text(const plan_job *job)
 static json_t *rank_json(const plan_job *job, int rank)
 {
     ra_rank_info r = rank_info(job, rank);
+    bool known = r.pairs_worked > 0 || r.pairs_visible == 0;
     return json_pack("{s:i, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:I, s:I}", "rank", rank, "rows", (json_int_t)r.q_rows,
                      "kv_rows", (json_int_t)r.kv_rows, "hops", (json_int_t)r.hops, "bytes_sent",
                      (json_int_t)r.bytes_sent, "bytes_received", (json_int_t)r.bytes_received, "pairs_visible",
-                     stats_json_count(r.pairs_visible), "pairs_worked", stats_json_count(r.pairs_worked),
-                     "planned_peak_bytes", (json_int_t)r.peak_bytes, "lent_bytes", (json_int_t)r.lent_bytes);
+                     stats_json_count(r.pairs_visible), "pairs_worked",
+                     known ? stats_json_count(r.pairs_worked) : json_null(), "planned_peak_bytes",
+                     (json_int_t)r.peak_bytes, "lent_bytes", (json_int_t)r.lent_bytes);
 }
 
 static int print_json(const plan_job *job)

@@ -76,6 +76,7 @@ static int make_plan(show_job *job)
     problem.heads = job->heads;
     problem.head_dim = 1;
     problem.pattern = job->pattern;
+    pattern_args_place(&job->args, &problem);
     return ra_plan_create(&problem, NULL, &job->plan) ? report_refusal() : EXIT_OK;
 }
 

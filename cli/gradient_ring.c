@@ -23,8 +23,11 @@ static int plan_backward(run_job *run, const gradient_files *files)
     int code = run_job_spread(run, &run->over, "gradient", output_dtype(run, files), true);
     o->backward = 1;
     o->gradients = 0;
-    for (int i = 0; i < GRADIENTS; i++)
+    o->gradients_kept = 0;
+    for (int i = 0; i < GRADIENTS; i++) {
         o->gradients |= files->paths[i] ? 1u << i : 0;
+        o->gradients_kept |= files->paths[i] && !tensor_file_is_null(files->paths[i]) ? 1u << i : 0;
+    }
     o->d_lse = files->lse_gradient_path != NULL;
     o->d_output_dtype = files->output_gradient.tensor.dtype;
     o->d_q_dtype = run->results[RA_GRADIENT_QUERY].shape.dtype;

@@ -1,4 +1,5 @@
-/* The options --pattern and --preset as one pattern text. It is parsed by the library. See pattern_args.h. */
+/* The options --pattern and --preset as one pattern text, which the library parses, and positions. See pattern_args.h.
+ */
 #include "pattern_args.h"
 
 #include "report.h"
@@ -9,14 +10,15 @@
 
 void pattern_args_options(pattern_args *args, arg_option options[PATTERN_OPTIONS])
 {
-    *args = (pattern_args){0};
+    *args = (pattern_args){.query_position = RA_SAME};
     const arg_option table[PATTERN_OPTIONS] = {
         {.name = "pattern",
          .kind = ARG_TEXT,
          .metavar = "P",
          .target = &args->pattern,
          .help = "which keys a query sees (default full); terms joined with '+' all apply:\n"
-                 "full, causal, window:LEFT,RIGHT, documents:LEN,LEN,..., documents:@FILE.npy,\n"
+                 "full, causal[:prefix=N], window:LEFT,RIGHT, chunks:SIZE, documents:LEN,LEN,...,\n"
+                 "documents:@FILE.npy,\n"
                  "dilated:W/R,W/R,...[:mode=paper|union|grouped|torchscale],\n"
                  "blocks:SIZE[:local=N][:global=N][:stride=N][:random=N][:seed=S]\n"
                  "[:density=F][:mask=@FILE.npy]"},
@@ -26,6 +28,21 @@ void pattern_args_options(pattern_args *args, arg_option options[PATTERN_OPTIONS
          .target = &args->preset,
          .help = "a pattern by its name: longnet, longnet-causal, bigbird, longformer, sparse90;\n"
                  "--pattern, if it is given too, applies as well"},
+        {.name = "query-position",
+         .kind = ARG_INTEGER,
+         .metavar = "N",
+         .target = &args->query_position,
+         .min = 0,
+         .max = INT64_MAX,
+         .help = "position of the first query (default: that of the first key, and as many more as\n"
+                 "there are more keys than queries)"},
+        {.name = "key-position",
+         .kind = ARG_INTEGER,
+         .metavar = "N",
+         .target = &args->key_position,
+         .min = 0,
+         .max = INT64_MAX,
+         .help = "position of the first key (default 0)"},
     };
     memcpy(options, table, sizeof table);
 }
@@ -48,6 +65,12 @@ const char *pattern_args_text(pattern_args *args)
     else
         report(EXIT_USAGE, "out of memory: a pattern of %zu characters", size);
     return args->joined;
+}
+
+void pattern_args_place(const pattern_args *args, ra_problem *problem)
+{
+    problem->query_position = args->query_position;
+    problem->key_position = args->key_position;
 }
 
 void pattern_args_free(pattern_args *args)

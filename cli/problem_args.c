@@ -60,5 +60,6 @@ ra_problem problem_args_problem(const problem_args *args, const char *pattern)
     p.heads = args->heads, p.kv_heads = args->kv_heads;
     p.head_dim = args->dim, p.value_dim = args->value_dim;
     p.pattern = pattern;
+    pattern_args_place(&args->pattern, &p);
     return p;
 }

@@ -46,6 +46,18 @@ static ra_status check_extent(const ra_problem *p)
     return RA_OK;
 }
 
+/* Positions stay below 2^62: sums and differences of two of them need not be looked at. */
+static ra_status check_position(const char *name, int64_t position, const char *length_name, int64_t length)
+{
+    const int64_t most = INT64_C(1) << 62;
+    if (position < 0)
+        return ra_fail(RA_ERROR_ARGUMENT, "%s %lld: must be >= 0", name, (long long)position);
+    if (position > most - length)
+        return ra_fail(RA_ERROR_ARGUMENT, "%s %lld with %s %lld: positions must stay below 2^62", name,
+                       (long long)position, length_name, (long long)length);
+    return RA_OK;
+}
+
 static ra_status resolve(ra_problem *p)
 {
     if (p->kv_len == RA_SAME)
@@ -74,6 +86,13 @@ static ra_status resolve(ra_problem *p)
     if (p->heads % p->kv_heads != 0)
         return ra_fail(RA_ERROR_ARGUMENT, "heads %lld: must be a multiple of kv_heads %lld", (long long)p->heads,
                        (long long)p->kv_heads);
+    if (p->scores || p->score_arrays)
+        return ra_fail(RA_ERROR_UNSUPPORTED, "scores and score_arrays: not in this version");
+    status = check_position("key_position", p->key_position, "kv_len", p->kv_len);
+    if (!status && p->query_position != RA_SAME)
+        status = check_position("query_position", p->query_position, "q_len", p->q_len);
+    if (status)
+        return status;
     if (p->scale == RA_SCALE_DEFAULT)
         p->scale = 1.0 / sqrt((double)p->head_dim);
     return RA_OK;
@@ -103,10 +122,16 @@ const char *ra_tile_order_name(ra_tile_order order)
 
 /* ---- Plans ----------------------------------------------------------------------------------------------------- */
 
+static ra_status parse_pattern(const ra_problem *p, ra_pattern *pattern)
+{
+    static const ra_pattern_files files = {ra_load_lengths, ra_load_mask};
+    const ra_pattern_shape shape = {p->kv_len, p->heads, p->key_position};
+    return ra_pattern_parse(p->pattern ? p->pattern : "full", &shape, &files, pattern);
+}
+
 /* A function of its own for the compiler too: its arithmetic must stay between the calls that set its environment. */
 static __attribute__((noinline)) ra_status fill_plan(ra_plan *plan, ra_problem *problem, const ra_options *options)
 {
-    static const ra_pattern_files files = {ra_load_lengths, ra_load_mask};
     const ra_kernel *kernel = NULL;
     ra_status status = resolve(problem);
     if (!status)
@@ -124,8 +149,7 @@ static __attribute__((noinline)) ra_status fill_plan(ra_plan *plan, ra_problem *
     if (!status && !ra_tile_order_name(options->tiles))
         status = ra_fail(RA_ERROR_ARGUMENT, "tiles %d: no such tile order", (int)options->tiles);
     if (!status)
-        status = ra_pattern_parse(problem->pattern ? problem->pattern : "full", problem->kv_len, problem->heads, &files,
-                                  &plan->pattern);
+        status = parse_pattern(problem, &plan->pattern);
     if (status)
         return status;
     plan->batch = problem->batch;
@@ -137,7 +161,9 @@ static __attribute__((noinline)) ra_status fill_plan(ra_plan *plan, ra_problem *
     plan->head_dim = (int)problem->head_dim;
     plan->value_dim = (int)problem->value_dim;
     plan->scale = problem->scale;
-    plan->offset = problem->kv_len - problem->q_len;
+    plan->placed = problem->query_position != RA_SAME;
+    plan->offset = plan->placed ? problem->query_position - problem->key_position : problem->kv_len - problem->q_len;
+    plan->key_position = problem->key_position;
     plan->kernel = kernel->id;
     plan->blocking = kernel->blocking;
     plan->scratch_bytes = ra_scratch_bytes;

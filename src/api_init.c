@@ -7,6 +7,12 @@ ra_status ra_problem_init(ra_problem *problem, size_t size)
     return ra_sized_init(problem, size, &defaults, &ra_sized_problem);
 }
 
+ra_status ra_score_arrays_init(ra_score_arrays *arrays, size_t size)
+{
+    static const ra_score_arrays defaults = RA_SCORE_ARRAYS_INIT;
+    return ra_sized_init(arrays, size, &defaults, &ra_sized_score_arrays);
+}
+
 ra_status ra_options_init(ra_options *options, size_t size)
 {
     static const ra_options defaults = RA_OPTIONS_INIT;

@@ -63,6 +63,8 @@ static ra_status check_backward(const ra_ring_options *o)
     if (o->gradients == 0 || o->gradients > ALL)
         return ra_fail(RA_ERROR_ARGUMENT, "gradients %u: must be bits 1 << ra_gradient, at least one of them",
                        o->gradients);
+    if (o->gradients_kept > ALL)
+        return ra_fail(RA_ERROR_ARGUMENT, "gradients_kept %u: must be bits 1 << ra_gradient", o->gradients_kept);
     ra_status status = check_dtype("d_output_dtype", o->d_output_dtype);
     if (!status)
         status = check_dtype("d_q_dtype", o->d_q_dtype);

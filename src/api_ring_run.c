@@ -229,6 +229,19 @@ static unsigned bits_of(const void *d_q, const void *d_k, const void *d_v)
 
 static const unsigned ALL_GRADIENTS = 1U << RA_GRADIENT_QUERY | 1U << RA_GRADIENT_KEY | 1U << RA_GRADIENT_VALUE;
 
+/* Storages that the plan reads sums from while it writes them. */
+static ra_status check_kept(const ra_ring_plan *ring, ra_storage *const gradients[])
+{
+    static const char *const names[] = {"d_q", "d_k", "d_v"};
+    for (int i = RA_GRADIENT_QUERY; i <= RA_GRADIENT_VALUE && ring->options.transport == RA_TRANSPORT_SIM; i++)
+        if (gradients[i] && !ra_storage_keeps(gradients[i]) && (ring->options.gradients_kept >> i & 1))
+            return ra_fail(
+                RA_ERROR_ARGUMENT,
+                "%s: its storage keeps nothing, and gradients_kept %u says that it can be read: clear bit %d", names[i],
+                ring->options.gradients_kept, i);
+    return RA_OK;
+}
+
 ra_status ra_ring_run_backward(const ra_ring_plan *ring, ra_comm *comm, ra_storage *q, ra_storage *k, ra_storage *v,
                                ra_storage *output, ra_storage *lse, ra_storage *d_output, ra_storage *d_lse,
                                ra_storage *d_q, ra_storage *d_k, ra_storage *d_v, ra_rank_stats *stats)
@@ -245,6 +258,8 @@ ra_status ra_ring_run_backward(const ra_ring_plan *ring, ra_comm *comm, ra_stora
         status = check_wanted(ring, bits_of(d_q, d_k, d_v), ALL_GRADIENTS, d_lse != NULL, true);
     if (!status)
         status = check_storages(ring, storages);
+    if (!status)
+        status = check_kept(ring, storages + D_Q);
     ra_tensors tensors = tensors_of(storages, false, true, NULL);
     return status ? status : execute(ring, comm, &tensors, stats);
 }

@@ -169,9 +169,36 @@ RA_API ra_status ra_generate_as(ra_distribution distribution, uint64_t seed, int
 #define RA_SCALE_DEFAULT DBL_MAX
 
 /*
+ * Arrays in the caller's memory for terms that name no file. A view that no term uses must be NULL. They are read by
+ * every run, not copied: they must stay until the plan is freed. Dimensions that are not named are 1.
+ */
+typedef struct ra_score_arrays {
+    size_t size;
+    const ra_tensor *slopes;    /* alibi: RA_F32, heads */
+    const ra_tensor *table;     /* relative: RA_F32, heads or 1, dim 2M + 1 */
+    const ra_tensor *bias;      /* bias: batch or 1, seq q_len or 1, heads or 1, dim kv_len */
+    const ra_tensor *sinks;     /* sinks: RA_F32, heads */
+    const ra_tensor *mask;      /* mask: RA_BOOL, batch or 1, seq q_len, heads or 1, dim kv_len */
+    const ra_tensor *lengths;   /* lengths: RA_I64, batch, dim 2 or 3 */
+    const ra_tensor *documents; /* documents: RA_I64, seq as many as there are, dim 1 or 2 */
+    /* Where ra_backward puts the gradients of these arrays: RA_F32, of the same shapes. NULL: not computed. */
+    const ra_tensor *d_slopes, *d_table, *d_bias, *d_sinks;
+} ra_score_arrays;
+
+#define RA_SCORE_ARRAYS_INIT                                                                                           \
+    {                                                                                                                  \
+        sizeof(ra_score_arrays), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL                      \
+    }
+
+RA_API ra_status ra_score_arrays_init(ra_score_arrays *arrays, size_t size);
+
+/*
  * What is to be computed: for each batch, query head h and query i
  *     output[i] = sum_j softmax_j(scale * q[i] . k[j]) v[j]   over the keys j that the pattern lets i see,
- * with key/value head h / (heads / kv_heads). Query i sits at global position i + (kv_len - q_len).
+ * with key/value head h / (heads / kv_heads). Query i sits at position query_position + i, key j at key_position + j.
+ * By default key 0 is at position 0 and the last query at the last key. Patterns go by position. Blocks of `blocks:`
+ * and lengths of documents go by index, counted from key 0. A query belongs to the block or document of the key at
+ * its position; without such a key it belongs to none. Positions stay below 2^62.
  * A row that sees no key gives +0 and a log-sum-exp of -infinity. A row whose visible scores include +inf or NaN, or
  * are all -inf, gives NaN. Scores past 2.3e38 count as infinite, and so do sums of values past the range of a float.
  * Keys and values that a query does not see never touch it, whatever they contain.
@@ -180,7 +207,9 @@ RA_API ra_status ra_generate_as(ra_distribution distribution, uint64_t seed, int
  * `pattern` is a text (NULL: "full"), read by ra_plan_create and not kept. Terms joined with '+' all apply:
  *     full                     every key
  *     causal                   keys at positions up to the query's own
+ *     causal:prefix=N          the same, and the first N positions see each other
  *     window:LEFT,RIGHT        keys from position - LEFT to position + RIGHT; one number means both sides
+ *     chunks:SIZE              keys of the query's own chunk of SIZE positions
  *     documents:LEN,LEN,...    packed sequences that do not see each other; lengths add up to kv_len
  *     documents:@FILE.npy      the same, from a one-dimensional int64 array (see ra_array for its path)
  *     dilated:W/R,W/R,...[:mode=paper|union|grouped|torchscale]
@@ -189,7 +218,7 @@ RA_API ra_status ra_generate_as(ra_distribution distribution, uint64_t seed, int
  *     blocks:SIZE[:local=N][:global=N][:stride=N][:random=N][:seed=S][:density=F][:mask=@FILE.npy]
  *                              blocks of SIZE positions, of whose pairs some are kept: the diagonal, or what the mask
  *                              says, and what the other settings add
- * docs/PATTERNS.md has pictures and the details. Everything counts from global position 0, on all ranks.
+ * docs/PATTERNS.md has pictures and the details. Prefixes, chunks and segments count from position 0, on all ranks.
  */
 typedef struct ra_problem {
     size_t size;
@@ -202,11 +231,15 @@ typedef struct ra_problem {
     int64_t value_dim; /* 1..1024, or RA_SAME */
     double scale;      /* finite as a float, or RA_SCALE_DEFAULT */
     const char *pattern;
+    const char *scores;                  /* NULL: scores are as they are */
+    const ra_score_arrays *score_arrays; /* NULL: none */
+    int64_t query_position;              /* of query 0; RA_SAME: key_position + kv_len - q_len */
+    int64_t key_position;                /* of key 0 */
 } ra_problem;
 
 #define RA_PROBLEM_INIT                                                                                                \
     {                                                                                                                  \
-        sizeof(ra_problem), 1, 0, RA_SAME, 0, RA_SAME, 0, RA_SAME, RA_SCALE_DEFAULT, NULL                              \
+        sizeof(ra_problem), 1, 0, RA_SAME, 0, RA_SAME, 0, RA_SAME, RA_SCALE_DEFAULT, NULL, NULL, NULL, RA_SAME, 0      \
     }
 
 /*
@@ -267,9 +300,10 @@ RA_API ra_status ra_stats_init(ra_stats *stats, size_t size);
  * output and lse are undefined.
  *
  * k and v may have fewer keys than the plan: seq, the same in both, from 0 to kv_len. The result is that of a plan for
- * so many keys, within rounding, with the queries at their end: query i sits at position i + (seq - q_len). It takes no
- * more memory than was planned. So one plan serves a cache that grows. Patterns whose text fixes the length, documents
- * and mask files, refuse other lengths.
+ * so many keys, within rounding, and takes no more memory than was planned. By default queries sit at the end of these
+ * keys, query i at position key_position + seq - q_len + i: one plan serves a cache that grows. A query_position of
+ * the problem stays as it is (a static cache). Patterns whose text fixes the length, documents and mask files, refuse
+ * other lengths.
  */
 RA_API ra_status ra_forward(const ra_plan *plan, const ra_tensor *q, const ra_tensor *k, const ra_tensor *v,
                             const ra_tensor *output, const ra_tensor *lse, ra_stats *stats);
@@ -667,6 +701,11 @@ typedef struct ra_ring_options {
     unsigned gradients; /* bits 1 << ra_gradient: those that are computed. The others are NULL in the run */
     int d_lse;          /* whether there is a gradient by the log-sum-exp */
     ra_dtype d_output_dtype, d_q_dtype, d_k_dtype, d_v_dtype;
+    /*
+     * For virtual ranks: bits 1 << ra_gradient of the gradients that can be read while they are written. Those are all,
+     * but for ra_storage_null. Virtual ranks keep sums there, if they are float32; else they take longer.
+     */
+    unsigned gradients_kept;
 } ra_ring_options;
 
 enum { RA_ALL_RANKS = -1 };
@@ -674,7 +713,7 @@ enum { RA_ALL_RANKS = -1 };
 #define RA_RING_OPTIONS_INIT                                                                                           \
     {                                                                                                                  \
         sizeof(ra_ring_options), 1, RA_STRATEGY_RING, RA_ORDER_CONTIGUOUS, RA_TRANSPORT_SIM, RA_F32, RA_F32, RA_F32,   \
-            1, NULL, NULL, 0, 0, 0, 0, RA_F32, 1, NULL, NULL, RA_ALL_RANKS, 0, 7, 0, RA_F32, RA_F32, RA_F32, RA_F32    \
+            1, NULL, NULL, 0, 0, 0, 0, RA_F32, 1, NULL, NULL, RA_ALL_RANKS, 0, 7, 0, RA_F32, RA_F32, RA_F32, RA_F32, 7 \
     }
 
 RA_API ra_status ra_ring_options_init(ra_ring_options *options, size_t size);
@@ -690,7 +729,7 @@ typedef struct ra_rank_info {
     int64_t bytes_sent, bytes_received; /* keys and values; of a backward pass all that travels */
     /*
      * As in ra_plan_info, for its queries; of a backward pass see ra_ring_backward. A run works on more pairs if chunks
-     * divide tiles.
+     * divide tiles. Where queries travel, the pairs worked are not known before the run: 0.
      */
     double pairs_visible, pairs_worked;
     int64_t peak_bytes; /* what it will hold, the caller's own tensors aside */

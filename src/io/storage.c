@@ -450,6 +450,21 @@ ra_status ra_storage_read(ra_storage *s, int64_t batch, int64_t first, int64_t c
     return move_rows(s, &t);
 }
 
+bool ra_storage_keeps(const ra_storage *s)
+{
+    return !s->take;
+}
+
+ra_status ra_storage_write_heads(ra_storage *s, int64_t batch, int64_t first, int64_t count, int64_t head,
+                                 const ra_tensor *from)
+{
+    ra_status status = check_range(s, batch, first, count, head, from);
+    if (status)
+        return status;
+    transfer t = plan_transfer(s, batch, first, count, head, from, true);
+    return move_rows(s, &t);
+}
+
 ra_status ra_storage_write(ra_storage *s, int64_t batch, int64_t first, int64_t count, const ra_tensor *from)
 {
     ra_status status = check_range(s, batch, first, count, 0, from);
@@ -462,6 +477,5 @@ ra_status ra_storage_write(ra_storage *s, int64_t batch, int64_t first, int64_t 
         s->take(s, batch, first, from);
         return RA_OK;
     }
-    transfer t = plan_transfer(s, batch, first, count, 0, from, true);
-    return move_rows(s, &t);
+    return ra_storage_write_heads(s, batch, first, count, 0, from);
 }

@@ -4,6 +4,8 @@
 
 #include "base/status.h"
 
+#include <stdbool.h>
+
 /* The shape of the tensor, as a view; data is NULL unless it is in memory. */
 const ra_tensor *ra_storage_view(const ra_storage *storage);
 
@@ -15,5 +17,12 @@ int64_t ra_storage_bytes(const ra_storage *storage);
 
 /* The same before there is one: what ra_storage_array would take for this view. */
 int64_t ra_storage_array_bytes(const ra_tensor *view);
+
+/* Whether what is written can be read. */
+bool ra_storage_keeps(const ra_storage *storage);
+
+/* ra_storage_write for some heads, as many as `from` has, from `head` on; of a storage that keeps what is written. */
+ra_status ra_storage_write_heads(ra_storage *storage, int64_t batch, int64_t first, int64_t count, int64_t head,
+                                 const ra_tensor *from);
 
 #endif

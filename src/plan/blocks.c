@@ -161,6 +161,8 @@ void ra_blocks_row(const ra_blocks *b, int64_t head, int64_t row, int64_t first,
 {
     window w = {first, ra_min(first + 64 * words, b->count), bits};
     memset(bits, 0, (size_t)words * sizeof *bits);
+    if (row >= b->count)
+        return;
     set_regular(b, head, row, &w);
     if (row >= b->global)
         set_random(b, head, row, &w);
@@ -184,7 +186,7 @@ static bool drawn(const ra_blocks *b, int64_t head, int64_t row, int64_t column)
 
 bool ra_blocks_keeps(const ra_blocks *b, int64_t head, int64_t row, int64_t column)
 {
-    return regular(b, head, row, column) || drawn(b, head, row, column);
+    return row < b->count && (regular(b, head, row, column) || drawn(b, head, row, column));
 }
 
 bool ra_blocks_same(const ra_blocks *b)

@@ -1,6 +1,6 @@
 /*
  * Block-sparse patterns: which blocks of keys a block of queries keeps. Blocks are `size` positions, counted from
- * position 0. Kept are, united: the diagonal and `local` blocks to each side of it, the first `global` rows and
+ * key 0. Kept are, united: the diagonal and `local` blocks to each side of it, the first `global` rows and
  * columns, every `stride`-th diagonal, what a mask says, and random blocks beside all these.
  */
 #ifndef RA_PLAN_BLOCKS_H
@@ -29,6 +29,12 @@ void ra_blocks_free(ra_blocks *blocks);
 /* Bytes that it holds, its mask with it. */
 int64_t ra_blocks_bytes(const ra_blocks *blocks);
 
+/* The row of blocks that a query at a position is in; -1: it is before the first or behind the last, and keeps none. */
+static inline int64_t ra_blocks_row_at(const ra_blocks *blocks, int64_t position)
+{
+    return position < 0 || position / blocks->size >= blocks->count ? -1 : position / blocks->size;
+}
+
 /* Words that hold so many bits. */
 static inline int64_t ra_blocks_words(int64_t count)
 {
@@ -53,7 +59,7 @@ int64_t ra_blocks_reach(const ra_blocks *blocks);
 
 /*
  * The blocks that a row of blocks keeps, as bits: those of columns first .. first + 64 words - 1, `first` a multiple of
- * 64, are written. No bit is set from blocks->count on.
+ * 64, are written. No bit is set from blocks->count on, and none for a row from there on.
  */
 void ra_blocks_row(const ra_blocks *blocks, int64_t head, int64_t row, int64_t first, int64_t words, uint64_t *bits);
 

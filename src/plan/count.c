@@ -246,7 +246,8 @@ static void go_through(counter *c, int64_t first_group, int64_t groups)
     ra_members_walk walk = ra_members_begin(&c->work->queries, &c->work->grouping, c->lattice, first_group, groups);
     for (ra_members m; ra_members_next(&walk, &m);)
         ra_tiles_add(t, m.member, m.rows);
-    ra_tiles_seek(t, 0, ra_branch_members(&c->lattice, 0, p->kv_len).hi);
+    ra_interval keys = ra_branch_members(&c->lattice, 0, p->kv_len);
+    ra_tiles_seek(t, keys.lo, keys.hi);
     while (ra_tiles_next(t, &block)) {
         ra_tiles_look(t, &block);
         for (int g = 0; g < t->group_count; g++)
@@ -389,26 +390,26 @@ static void count_groups(counter *c, int64_t first, int64_t groups)
         go_through(c, first, groups);
 }
 
-/* The least common multiple; 0: it is too large. */
+/* The least common multiple, 0 if one of them is 0; 0, too: it is too large. */
 static int64_t common_multiple(int64_t a, int64_t b)
 {
     int64_t multiple;
-    return a && ra_mul_ok(a / ra_gcd(a, b), b, &multiple) ? multiple : 0;
+    return a && b && ra_mul_ok(a / ra_gcd(a, b), b, &multiple) ? multiple : 0;
 }
 
 /*
- * Positions after which what a branch sees repeats: the segments of all branches, if the other terms move along with
- * the query. Its members come back to the same place in a block of keys, too. 0: it does not repeat, or not within the
- * sequence.
+ * Positions after which what a branch sees repeats: the segments of all branches and the chunks, if the other terms
+ * move along with the query. Its members come back to the same place in a block of keys, too. 0: it does not repeat, or
+ * not within the sequence.
  */
 static int64_t period_of(const counter *c)
 {
     const ra_pattern *p = &c->plan->pattern;
     const ra_lattice *l = &c->lattice;
     int64_t period = p->dilation && !p->blocks ? 1 : 0;
-    for (int i = 0; i < p->count; i++)
-        if (p->terms[i].ends)
-            return 0;
+    for (int i = 0; period && i < p->count; i++)
+        if (p->terms[i].kind->period)
+            period = common_multiple(period, p->terms[i].kind->period(&p->terms[i]));
     for (int i = 0; period && i < p->dilation->count; i++)
         period = common_multiple(period, p->dilation->segment[i]);
     if (period == 0 || period > c->plan->kv_len)
@@ -428,8 +429,10 @@ static int64_t repeated_units(const counter *c, int64_t first, int64_t groups, i
     int64_t lanes = w->grouping.lanes, unit = groups * lanes;
     ra_group group = ra_group_at(&w->queries, &w->grouping, first);
     ra_range range = ra_share_range(&w->queries, ra_share_find(&w->queries, group.query));
-    int64_t position = place_of(c, group.query), inside = c->plan->kv_len / period * period - position;
-    int64_t units = position < 0 ? 0 : ra_max(0, ra_min(range.end - group.query, inside)) / unit;
+    int64_t position = place_of(c, group.query), shift = c->plan->pattern.dilation->origin % period;
+    int64_t first_whole = shift ? period - shift : 0; /* where the first period begins that has all of its keys */
+    int64_t inside = (c->plan->kv_len + shift) / period * period - shift - position;
+    int64_t units = position < first_whole ? 0 : ra_max(0, ra_min(range.end - group.query, inside)) / unit;
     if (units == 0)
         return 0;
     ra_group last = ra_group_at(&w->queries, &w->grouping, first + units * groups - 1);

@@ -80,7 +80,7 @@ static double count_key(const counter *c, int64_t member, ra_interval queries)
 
 static double count_by_key(const counter *c)
 {
-    ra_interval all = all_queries(c->plan), queries = ra_branch_members(&c->lattice, ra_max(0, all.lo), all.hi);
+    ra_interval all = all_queries(c->plan), queries = ra_branch_members(&c->lattice, all.lo, all.hi);
     double pairs = 0;
     for (int64_t i = 0; i < c->keys->ranges; i++) {
         ra_range range = ra_share_range(c->keys, i);

@@ -10,11 +10,30 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const ra_term_kind *const kinds[] = {&ra_term_full,      &ra_term_causal,  &ra_term_window,
+static const ra_term_kind *const kinds[] = {&ra_term_full,      &ra_term_causal,  &ra_term_window, &ra_term_chunks,
                                             &ra_term_documents, &ra_term_dilated, &ra_term_blocks};
 enum { KINDS = sizeof kinds / sizeof kinds[0] };
 
+int64_t ra_term_always_repeats(const ra_term *term)
+{
+    (void)term;
+    return 1;
+}
+
+int64_t ra_term_never_repeats(const ra_term *term)
+{
+    (void)term;
+    return 0;
+}
+
 /* ---- Intervals --------------------------------------------------------------------------------------------------- */
+
+/* With both ends inside of the keys, and an empty one's ends together. */
+static ra_interval held_within(ra_interval seen, int64_t kv_len)
+{
+    int64_t lo = ra_max(0, ra_min(seen.lo, kv_len));
+    return (ra_interval){lo, ra_max(lo, ra_min(seen.hi, kv_len))};
+}
 
 ra_interval ra_pattern_interval(const ra_pattern *pattern, int64_t position)
 {
@@ -26,7 +45,7 @@ ra_interval ra_pattern_interval(const ra_pattern *pattern, int64_t position)
         seen.lo = ra_max(seen.lo, term.lo);
         seen.hi = ra_min(seen.hi, term.hi);
     }
-    return seen;
+    return held_within(seen, pattern->kv_len);
 }
 
 ra_interval ra_pattern_reach(const ra_pattern *pattern, int64_t first, int64_t count)
@@ -52,25 +71,25 @@ ra_interval ra_pattern_hull(const ra_pattern *p, int64_t first, int64_t count)
 {
     ra_interval hull = ra_pattern_reach(p, first, count);
     int64_t last = first + count - 1;
-    if (p->dilation && last >= 0) {
+    if (p->dilation) {
         int64_t widest = widest_segment(p->dilation);
         /* Segments of other branches begin and end less than the widest one's length away. */
-        hull.lo = ra_max(hull.lo, ra_add_clamped(ra_max(first, 0), 1 - widest));
+        hull.lo = ra_max(hull.lo, ra_add_clamped(first, 1 - widest));
         hull.hi = ra_min(hull.hi, ra_add_clamped(last, widest));
     }
     if (p->blocks && last >= 0) {
         int64_t size = p->blocks->size, reach = ra_blocks_reach(p->blocks);
-        int64_t lo = ra_max(0, ra_max(first, 0) / size - reach);
+        int64_t lo = ra_max(0, ra_min(ra_max(first, 0) / size, p->blocks->count) - reach);
         int64_t hi = ra_min(p->blocks->count, ra_add_clamped(last / size, reach) + 1);
         hull.lo = ra_max(hull.lo, lo * size);
         hull.hi = ra_min(hull.hi, hi == p->blocks->count ? p->kv_len : hi * size);
     }
-    bool nothing = (p->dilation || p->blocks) && last < 0;
+    bool nothing = p->blocks && last < 0;
     return nothing || hull.lo >= hull.hi ? (ra_interval){0, 0} : hull;
 }
 
-/* Inside a document ends move by one position at most from one query to the next: what holds at both ends of a stretch
- * holds everywhere in it. */
+/* Up to the next jump ends move by one position at most from one query to the next: what holds at both ends of a
+ * stretch holds everywhere in it. */
 static bool steady_between(const ra_pattern *p, int64_t first, int64_t last)
 {
     ra_interval a = ra_pattern_interval(p, first), b = ra_pattern_interval(p, last);
@@ -80,11 +99,9 @@ static bool steady_between(const ra_pattern *p, int64_t first, int64_t last)
 
 int64_t ra_pattern_steady_end(const ra_pattern *p, int64_t first, int64_t end)
 {
-    if (first < 0) /* before the sequence */
-        end = ra_min(end, 0);
-    for (int i = 0; i < p->count && first >= 0; i++)
-        if (p->terms[i].kind == &ra_term_documents)
-            end = ra_min(end, p->terms[i].kind->interval(&p->terms[i], first).hi);
+    for (int i = 0; i < p->count; i++)
+        if (p->terms[i].kind->next_jump)
+            end = ra_min(end, p->terms[i].kind->next_jump(&p->terms[i], first));
     int64_t steady = first, beyond = end; /* the last that is, and the first that is not known to be */
     while (beyond - steady > 1) {
         /* Mostly it is the whole stretch. */
@@ -143,7 +160,9 @@ ra_lattice ra_pattern_lattice(const ra_pattern *p, int64_t head, int branch)
         offset = i % rate;
     else if (d->mode == RA_DILATED_TORCHSCALE)
         offset = head / ra_ceil_div(d->heads, rate);
-    return ra_lattice_make(d->segment[i], rate, offset);
+    ra_lattice lattice = ra_lattice_make(d->segment[i], rate, offset);
+    lattice.shift = d->origin % d->segment[i];
+    return lattice;
 }
 
 bool ra_pattern_exclusive(const ra_pattern *p, int branch)
@@ -155,20 +174,34 @@ ra_interval ra_branch_members(const ra_lattice *l, int64_t first, int64_t end)
 {
     if (ra_lattice_plain(l))
         return (ra_interval){first, end};
-    return (ra_interval){ra_lattice_below(l, ra_max(0, first)), ra_lattice_below(l, ra_max(0, end))};
+    return (ra_interval){ra_lattice_below(l, ra_max(-l->shift, first)), ra_lattice_below(l, ra_max(-l->shift, end))};
+}
+
+int64_t ra_branch_first(const ra_pattern *p, const ra_lattice *l)
+{
+    return p->blocks ? 0 : p->dilation ? -l->shift : INT64_MIN;
+}
+
+/* The keys of the position's segment. A segment that has none is empty at its side of them. */
+static ra_interval keys_of_segment(const ra_pattern *p, const ra_lattice *l, int64_t position)
+{
+    if (position < -l->shift)
+        return (ra_interval){0, 0};
+    int64_t segment = ra_lattice_segment(l, position);
+    return held_within((ra_interval){segment, ra_add_clamped(segment, l->segment)}, p->kv_len);
 }
 
 ra_interval ra_branch_interval(const ra_pattern *p, const ra_lattice *l, int64_t member)
 {
     int64_t position = ra_lattice_position(l, member);
     ra_interval seen = ra_pattern_interval(p, position);
+    if (p->blocks && ra_blocks_row_at(p->blocks, position) < 0)
+        seen.lo = seen.hi = position < 0 ? 0 : p->kv_len;
     if (!p->dilation)
-        return p->blocks && position < 0 ? (ra_interval){0, 0} : seen;
-    if (position < 0 || seen.lo >= seen.hi)
-        return (ra_interval){0, 0};
-    int64_t segment = position / l->segment * l->segment;
-    seen.lo = ra_max(seen.lo, segment);
-    seen.hi = ra_min(seen.hi, ra_add_clamped(segment, l->segment));
+        return seen;
+    ra_interval segment = keys_of_segment(p, l, position);
+    seen.lo = ra_max(seen.lo, segment.lo);
+    seen.hi = ra_max(seen.lo, ra_min(seen.hi, segment.hi));
     return ra_branch_members(l, seen.lo, seen.hi);
 }
 
@@ -185,12 +218,15 @@ ra_interval ra_branch_reach(const ra_pattern *p, const ra_lattice *l, int64_t fi
 
 /* ---- The other way round ----------------------------------------------------------------------------------------- */
 
-/* The first member of `among` from which on queries see keys behind `key`, or begin to see none before it. */
+/*
+ * The first member of `among` from which on queries see keys behind `key`, or begin to see none before it. Without a
+ * lattice, as far as interval terms say.
+ */
 static int64_t first_past(const ra_pattern *p, const ra_lattice *l, ra_interval among, int64_t key, bool by_begin)
 {
     while (among.lo < among.hi) {
         int64_t middle = among.lo + (among.hi - among.lo) / 2;
-        ra_interval seen = ra_branch_interval(p, l, middle);
+        ra_interval seen = l ? ra_branch_interval(p, l, middle) : ra_pattern_interval(p, middle);
         if (by_begin ? seen.lo >= key : seen.hi > key)
             among.hi = middle;
         else
@@ -209,10 +245,9 @@ ra_interval ra_branch_seers(const ra_pattern *p, const ra_lattice *l, ra_interva
 
 ra_interval ra_pattern_seers_hull(const ra_pattern *p, ra_interval keys, ra_interval queries)
 {
-    const ra_lattice all = ra_lattice_all();
     if (keys.lo >= keys.hi)
         return (ra_interval){0, 0};
-    if (p->dilation || p->blocks) /* nothing is seen from before position 0 */
+    if (p->blocks) /* nothing is seen from before key 0 */
         queries.lo = ra_max(queries.lo, 0);
     if (p->dilation) {
         int64_t widest = widest_segment(p->dilation);
@@ -225,7 +260,7 @@ ra_interval ra_pattern_seers_hull(const ra_pattern *p, ra_interval keys, ra_inte
         if (ra_add_clamped(last, reach) < p->blocks->count)
             queries.hi = ra_min(queries.hi, (last + reach + 1) * size);
     }
-    return ra_branch_seers(p, &all, keys, queries);
+    return ra_branch_seers(p, NULL, keys, queries);
 }
 
 /* ---- Rows -------------------------------------------------------------------------------------------------------- */
@@ -257,22 +292,23 @@ static bool keeps_any(const ra_pattern *p, int64_t head, int64_t position, const
 
 /*
  * Every term lets a position of the sequence see itself, but a dilated one only if some branch has it, and kept blocks
- * only if the diagonal is among them.
+ * only if the diagonal is among them. What intervals let a query behind the last key see has that key, in its row of
+ * blocks if there are any; what a branch lets it see need not.
  */
 bool ra_pattern_blind(const ra_pattern *p, int64_t head, int64_t position)
 {
-    if (p->blocks && position < 0)
+    if (p->blocks && ra_blocks_row_at(p->blocks, position) < 0)
         return true;
     ra_interval seen = ra_pattern_interval(p, position);
-    bool itself = !p->blocks || p->blocks->local >= 0;
+    bool itself = !p->blocks || (p->blocks->local >= 0 && (!p->dilation || position < p->kv_len));
     if ((!p->dilation && itself) || seen.lo >= seen.hi)
         return seen.lo >= seen.hi;
-    for (int i = 0; position >= 0 && i < ra_pattern_branches(p, head); i++) {
+    for (int i = 0; i < ra_pattern_branches(p, head); i++) {
         ra_lattice lattice = ra_pattern_lattice(p, head, i);
         if (!ra_lattice_has(&lattice, position))
             continue;
         ra_interval members = ra_branch_interval(p, &lattice, ra_lattice_below(&lattice, position));
-        if (itself || keeps_any(p, head, position, &lattice, members))
+        if (members.lo < members.hi && (itself || keeps_any(p, head, position, &lattice, members)))
             return false;
     }
     return true;
@@ -358,6 +394,7 @@ static ra_status parse_term(ra_parser *p, ra_pattern *pattern)
     if (!term->kind)
         return unknown_term(p);
     p->at += length;
+    term->origin = p->origin;
     ra_status status = term->kind->parse ? term->kind->parse(p, term) : RA_OK;
     if (status)
         return status;
@@ -369,12 +406,12 @@ static ra_status parse_term(ra_parser *p, ra_pattern *pattern)
     return RA_OK;
 }
 
-ra_status ra_pattern_parse(const char *text, int64_t kv_len, int64_t heads, const ra_pattern_files *files,
+ra_status ra_pattern_parse(const char *text, const ra_pattern_shape *shape, const ra_pattern_files *files,
                            ra_pattern *pattern)
 {
-    ra_parser p = {text, text, kv_len, heads, files};
+    ra_parser p = {text, text, shape->kv_len, shape->heads, shape->origin, files};
     memset(pattern, 0, sizeof *pattern);
-    pattern->kv_len = kv_len;
+    pattern->kv_len = shape->kv_len;
     for (;;) {
         if (pattern->count == RA_PATTERN_TERMS)
             return ra_parse_expected(&p, p.at, "no more than 16 terms");

@@ -3,8 +3,12 @@
  * that all apply. Text is parsed once; everything after sees integers only. A kind of term is one term_*.c file and one
  * line of the table in pattern.c.
  *
+ * Positions inside the library are counted from key 0: key j is at j, and query i at i + plan->offset, which may be
+ * before the first key or behind the last. The problem's own position 0 is `origin` positions before key 0; terms that
+ * count from there know it.
+ *
  * Three kinds of answers make up a pattern:
- *     intervals   causal, window, documents: the keys [lo, hi) of a position, the same for all heads
+ *     intervals   causal, window, chunks, documents: the keys [lo, hi) of a position, the same for all heads
  *     branches    dilated: a head's queries and keys are members of lattices, and see each other inside one alone
  *     blocks      block-sparse: pairs of blocks of positions are kept or not, for each head
  */
@@ -30,10 +34,16 @@ typedef struct ra_pattern_files {
     ra_status (*mask)(const char *path, int64_t count, int64_t heads, uint64_t **bits, bool *by_head);
 } ra_pattern_files;
 
+/* What a pattern is for. */
+typedef struct ra_pattern_shape {
+    int64_t kv_len, heads;
+    int64_t origin; /* positions of the problem before key 0: its key_position */
+} ra_pattern_shape;
+
 /* A text being read, and what its terms may need to know. */
 typedef struct ra_parser {
     const char *text, *at;
-    int64_t kv_len, heads;
+    int64_t kv_len, heads, origin;
     const ra_pattern_files *files;
 } ra_parser;
 
@@ -46,6 +56,13 @@ typedef struct ra_term_kind {
     ra_status (*parse)(ra_parser *parser, ra_term *term);
     /* The keys that the query at `position` sees; NULL: not that kind of term. Fast: used to plan and to run. */
     ra_interval (*interval)(const ra_term *term, int64_t position);
+    /* The first position after this one where an end of the interval may move by more than one; NULL: there is none. */
+    int64_t (*next_jump)(const ra_term *term, int64_t position);
+    /*
+     * Positions after which the intervals repeat, moved along with the query: 1 if they always do; 0: never. NULL for
+     * terms that are no intervals.
+     */
+    int64_t (*period)(const ra_term *term);
     /* How often that query sees `key`, by the definition: used by the oracle, which shares nothing with the rest. */
     int (*sees)(const ra_term *term, int64_t head, int64_t position, int64_t key);
 } ra_term_kind;
@@ -63,13 +80,16 @@ typedef enum ra_dilated_mode {
 typedef struct ra_dilation {
     int count;
     ra_dilated_mode mode;
-    int64_t heads;
+    int64_t heads, origin;
     int64_t segment[RA_BRANCHES], rate[RA_BRANCHES];
 } ra_dilation;
 
 struct ra_term {
     const ra_term_kind *kind;
+    int64_t origin;        /* see above */
     int64_t left, right;   /* window */
+    int64_t size;          /* chunks */
+    int64_t prefix;        /* causal: positions that see each other */
     int64_t *ends;         /* documents: the position after each one's last; owned */
     int64_t count;         /* of ends */
     ra_dilation *dilation; /* dilated; owned */
@@ -87,11 +107,11 @@ typedef struct ra_pattern {
     bool bounded;                /* some term is an interval that may be less than all keys */
 } ra_pattern;
 
-extern const ra_term_kind ra_term_full, ra_term_causal, ra_term_window, ra_term_documents, ra_term_dilated,
-    ra_term_blocks;
+extern const ra_term_kind ra_term_full, ra_term_causal, ra_term_window, ra_term_chunks, ra_term_documents,
+    ra_term_dilated, ra_term_blocks;
 
-/* Parse `text` for keys 0 .. kv_len - 1 and so many query heads. Clear with ra_pattern_clear, also after a failure. */
-ra_status ra_pattern_parse(const char *text, int64_t kv_len, int64_t heads, const ra_pattern_files *files,
+/* Parse `text` for a problem. Clear with ra_pattern_clear, also after a failure. */
+ra_status ra_pattern_parse(const char *text, const ra_pattern_shape *shape, const ra_pattern_files *files,
                            ra_pattern *pattern);
 void ra_pattern_clear(ra_pattern *pattern);
 
@@ -112,7 +132,10 @@ bool ra_pattern_blind(const ra_pattern *pattern, int64_t head, int64_t position)
 
 /* ---- Intervals --------------------------------------------------------------------------------------------------- */
 
-/* The keys that the query at `position` sees, as far as interval terms say. */
+/*
+ * The keys that the query at `position` sees, as far as interval terms say. Both ends only move forward from query to
+ * query, those of empty intervals too.
+ */
 ra_interval ra_pattern_interval(const ra_pattern *pattern, int64_t position);
 
 /*
@@ -145,6 +168,9 @@ ra_interval ra_branch_interval(const ra_pattern *pattern, const ra_lattice *latt
 /* The same for members first .. first + count - 1 together, count > 0. */
 ra_interval ra_branch_reach(const ra_pattern *pattern, const ra_lattice *lattice, int64_t first, int64_t count);
 
+/* Where queries can begin to see keys in a branch: nothing before it takes part. */
+int64_t ra_branch_first(const ra_pattern *pattern, const ra_lattice *lattice);
+
 /* Members at positions first <= p < end: as numbers lo .. hi - 1. */
 ra_interval ra_branch_members(const ra_lattice *lattice, int64_t first, int64_t end);
 
@@ -152,13 +178,20 @@ ra_interval ra_branch_members(const ra_lattice *lattice, int64_t first, int64_t 
 
 /*
  * Of the members `queries` of a lattice, those that see some of the members `keys`, as far as intervals and segments
- * say. They are an interval, because both ends of what a query sees only move forward.
+ * say. They are an interval, because both ends of what a query sees only move forward. Without a lattice (NULL) both
+ * are positions, and interval terms alone are asked.
  */
 ra_interval ra_branch_seers(const ra_pattern *pattern, const ra_lattice *lattice, ra_interval keys,
                             ra_interval queries);
 
 /* Of the positions `queries`, those outside of which none sees a key at positions `keys`, whatever the head. */
 ra_interval ra_pattern_seers_hull(const ra_pattern *pattern, ra_interval keys, ra_interval queries);
+
+/* ---- Kinds of terms ---------------------------------------------------------------------------------------------- */
+
+/* For terms that move along with the query everywhere, or nowhere. */
+int64_t ra_term_always_repeats(const ra_term *term);
+int64_t ra_term_never_repeats(const ra_term *term);
 
 /* ---- Text -------------------------------------------------------------------------------------------------------- */
 

@@ -36,7 +36,9 @@ struct ra_plan {
     double scale;
     float query_factor; /* what queries and scores are multiplied by; the product is scale * log2(e) */
     float score_factor;
-    int64_t offset;     /* of query 0: kv_len - q_len */
+    int64_t offset; /* position of query 0, counted from key 0: kv_len - q_len unless the problem says another */
+    int64_t key_position;
+    bool placed;        /* it does: queries stay there when there are fewer keys */
     ra_pattern pattern; /* owned */
 
     ra_kernel_id kernel;

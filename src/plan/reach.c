@@ -269,9 +269,10 @@ static bool find_head(finder *f, const ra_share *queries)
     int64_t stretch = f->plan->pattern.blocks ? f->plan->pattern.blocks->size : STRETCH, offset = f->plan->offset;
     for (int branch = 0; branch < ra_pattern_branches(&f->plan->pattern, f->head); branch++) {
         f->lattice = ra_pattern_lattice(&f->plan->pattern, f->head, branch);
+        int64_t begin = ra_branch_first(&f->plan->pattern, &f->lattice);
         for (int64_t i = 0; i < queries->ranges; i++) {
             ra_range range = ra_share_range(queries, i);
-            if (!find_range(f, ra_max(0, range.first + offset), range.end + offset, stretch))
+            if (!find_range(f, ra_max(begin, range.first + offset), range.end + offset, stretch))
                 return false;
         }
     }

@@ -46,7 +46,7 @@ ra_status ra_plan_shorten(const ra_plan *p, int64_t keys, ra_shorter_plan *short
     ra_plan *s = &shorter->plan;
     *s = *p;
     s->kv_len = keys;
-    s->offset = keys - p->q_len;
+    s->offset = p->placed ? p->offset : keys - p->q_len;
     return shorten_pattern(&p->pattern, keys, &s->pattern, &shorter->blocks);
 }
 

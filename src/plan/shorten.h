@@ -14,8 +14,8 @@ typedef struct ra_shorter_plan {
 } ra_shorter_plan;
 
 /*
- * The problem with `keys` keys, 0 <= keys <= plan->kv_len, and the queries at their end: figures and pattern, no tasks.
- * Terms whose text fixes the length are refused by name.
+ * The problem with `keys` keys, 0 <= keys <= plan->kv_len: figures and pattern, no tasks. Queries are at the end of the
+ * keys, or where the problem has placed them. Terms whose text fixes the length are refused by name.
  */
 ra_status ra_plan_shorten(const ra_plan *plan, int64_t keys, ra_shorter_plan *shorter);
 

@@ -76,7 +76,7 @@ void ra_sieve_begin(ra_sieve *s, void *memory, const ra_pattern *p, int64_t head
 
 static void add_row_of_blocks(ra_sieve *s, int group, int lane, int64_t position)
 {
-    int64_t row = position < 0 ? -1 : position / s->pattern->blocks->size;
+    int64_t row = ra_blocks_row_at(s->pattern->blocks, position);
     int i = s->rows_of_blocks - 1;
     /* Rows come in order, mostly: the last one is the likeliest. */
     while (i >= 0 && s->row[i] != row)
@@ -98,9 +98,9 @@ void ra_sieve_add(ra_sieve *s, int group, int lane, int64_t member)
         const ra_lattice *l = &s->before[i];
         ra_interval *taken = &s->taken[((int64_t)group * s->lanes + lane) * s->earlier + i];
         *taken = (ra_interval){0, 0};
-        if (position < 0 || !ra_lattice_has(l, position))
+        if (!ra_lattice_has(l, position))
             continue;
-        int64_t first = position / l->segment * l->segment;
+        int64_t first = ra_lattice_segment(l, position);
         int64_t end = ra_min(ra_add_clamped(first, l->segment), s->pattern->kv_len);
         *taken = ra_branch_members(&s->lattice, first, end);
     }

@@ -6,7 +6,8 @@ bool ra_is_taken(const ra_pattern *p, int64_t head, int branch, int64_t position
     bool taken = false;
     for (int i = 0; i < branch && !taken; i++) {
         ra_lattice l = ra_pattern_lattice(p, head, i);
-        taken = ra_lattice_has(&l, position) && ra_lattice_has(&l, other) && other / l.segment == position / l.segment;
+        taken = ra_lattice_has(&l, position) && ra_lattice_has(&l, other) &&
+                ra_lattice_segment(&l, other) == ra_lattice_segment(&l, position);
     }
     return taken;
 }
@@ -32,7 +33,7 @@ typedef struct common {
 /* The same with one more branch, which has the position. */
 static common narrower(const common *c, const ra_lattice *l, int64_t position, int next)
 {
-    int64_t segment = position / l->segment * l->segment, modulus;
+    int64_t segment = ra_lattice_segment(l, position), modulus;
     if (!ra_mul_ok(c->modulus / ra_gcd(c->modulus, l->rate), l->rate, &modulus))
         modulus = INT64_MAX;
     return (common){ra_max(c->lo, segment), ra_min(c->hi, ra_add_clamped(segment, l->segment)), modulus, next};

@@ -143,5 +143,7 @@ static int blocks_sees(const ra_term *term, int64_t head, int64_t position, int6
 }
 
 const ra_term_kind ra_term_blocks = {
-    "blocks", "blocks:SIZE[:local=N][:global=N][:stride=N][:random=N][:seed=S][:density=F][:mask=@FILE.npy]",
-    blocks_parse, NULL, blocks_sees};
+    "blocks",     "blocks:SIZE[:local=N][:global=N][:stride=N][:random=N][:seed=S][:density=F][:mask=@FILE.npy]",
+    blocks_parse, NULL,
+    NULL,         NULL,
+    blocks_sees};

@@ -57,6 +57,7 @@ static ra_status dilated_parse(ra_parser *p, ra_term *term)
     if (!d)
         return ra_fail(RA_ERROR_MEMORY, "out of memory: a dilated pattern");
     d->heads = p->heads;
+    d->origin = p->origin;
     ra_status status;
     do {
         p->at++;
@@ -93,11 +94,13 @@ static int dilated_sees(const ra_term *term, int64_t head, int64_t position, int
 {
     const ra_dilation *d = term->dilation;
     int times = 0;
-    for (int i = 0; position >= 0 && i < d->count; i++)
+    int64_t t = position + d->origin, j = key + d->origin; /* as the problem counts them */
+    for (int i = 0; t >= 0 && i < d->count; i++)
         if (d->mode != RA_DILATED_GROUPED || in_group(d, i, head))
-            times += together(d, i, head, position, key);
+            times += together(d, i, head, t, j);
     return d->mode == RA_DILATED_UNION ? times > 0 : times;
 }
 
-const ra_term_kind ra_term_dilated = {"dilated", "dilated:W/R,W/R,...[:mode=paper|union|grouped|torchscale]",
-                                      dilated_parse, NULL, dilated_sees};
+const ra_term_kind ra_term_dilated = {
+    "dilated",   "dilated:W/R,W/R,...[:mode=paper|union|grouped|torchscale]", dilated_parse, NULL, NULL, NULL,
+    dilated_sees};

@@ -75,9 +75,18 @@ static int64_t document_of(const ra_term *term, int64_t position)
 static ra_interval documents_interval(const ra_term *term, int64_t position)
 {
     int64_t document = document_of(term, position);
-    if (position < 0 || document == term->count)
+    if (position < 0)
         return (ra_interval){0, 0};
-    return (ra_interval){document ? term->ends[document - 1] : 0, term->ends[document]};
+    int64_t begin = document ? term->ends[document - 1] : 0;
+    return (ra_interval){begin, document < term->count ? term->ends[document] : begin};
+}
+
+static int64_t documents_next_jump(const ra_term *term, int64_t position)
+{
+    if (position < 0)
+        return 0;
+    int64_t document = document_of(term, position);
+    return document < term->count ? term->ends[document] : INT64_MAX;
 }
 
 static int documents_sees(const ra_term *term, int64_t head, int64_t position, int64_t key)
@@ -86,5 +95,7 @@ static int documents_sees(const ra_term *term, int64_t head, int64_t position, i
     return position >= 0 && document_of(term, position) == document_of(term, key);
 }
 
-const ra_term_kind ra_term_documents = {"documents", "documents:LEN,LEN,... or documents:@FILE.npy", documents_parse,
-                                        documents_interval, documents_sees};
+const ra_term_kind ra_term_documents = {"documents",         "documents:LEN,LEN,... or documents:@FILE.npy",
+                                        documents_parse,     documents_interval,
+                                        documents_next_jump, ra_term_never_repeats,
+                                        documents_sees};

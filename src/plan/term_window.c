@@ -29,4 +29,5 @@ static int window_sees(const ra_term *term, int64_t head, int64_t position, int6
     return key < position ? position - key <= term->left : key - position <= term->right;
 }
 
-const ra_term_kind ra_term_window = {"window", "window:LEFT,RIGHT", window_parse, window_interval, window_sees};
+const ra_term_kind ra_term_window = {"window", "window:LEFT,RIGHT",    window_parse, window_interval,
+                                     NULL,     ra_term_always_repeats, window_sees};

@@ -197,6 +197,16 @@ static bool count_ring_rank(counter *c, int rank, int before)
     return fits && (!c->of->sums || count_home(c, theirs, mine, before));
 }
 
+/* Where a row goes, its sum goes along. */
+static void count_along(counter *c)
+{
+    for (int rank = c->of->first; rank < c->of->end && c->of->sums; rank++) {
+        ra_traffic *t = figures_of(c, rank);
+        t->sums_sent += t->rows_sent;
+        t->sums_received += t->rows_received;
+    }
+}
+
 static bool count_ring(counter *c)
 {
     int ranks = c->of->keys->ranks;
@@ -208,6 +218,7 @@ static bool count_ring(counter *c)
         if (!turn_to(c, 1, before, whole) || !turn_to(c, 0, rank, whole) || !count_ring_rank(c, rank, before))
             return false;
     }
+    count_along(c);
     return true;
 }
 
@@ -281,19 +292,32 @@ ra_status ra_traffic_broadcast(const ra_traffic_question *question, ra_traffic *
     return count(question, count_broadcast, traffic);
 }
 
+/* The sums of the rows that a rank needs go to their owners: the way back of what broadcast would give it. */
+static ra_status count_gathered(const ra_traffic_question *question, ra_traffic *traffic)
+{
+    ra_status status = RA_OK;
+    memset(traffic, 0, (size_t)(question->end - question->first) * sizeof *traffic);
+    if (question->sums)
+        status = count(question, count_broadcast, traffic);
+    for (int i = 0; i < question->end - question->first; i++)
+        traffic[i] = (ra_traffic){.sums_sent = traffic[i].rows_received, .sums_received = traffic[i].rows_sent};
+    return status;
+}
+
 /* Everybody's rows to everybody. */
 ra_status ra_traffic_allgather(const ra_traffic_question *question, ra_traffic *traffic)
 {
     const ra_partition *rows = moving(question);
     int64_t owners = 0;
+    ra_status status = count_gathered(question, traffic);
     for (int rank = 0; rank < rows->ranks; rank++)
         owners += ra_partition_share(rows, rank).rows > 0;
     for (int rank = question->first; rank < question->end; rank++) {
         int64_t own = ra_partition_share(rows, rank).rows;
-        traffic[rank - question->first] = (ra_traffic){.hops = owners - (own > 0),
-                                                       .rows_sent = question->planes * own * (rows->ranks - 1),
-                                                       .rows_received = question->planes * (rows->length - own),
-                                                       .rows_most = question->planes * (rows->length - own)};
+        ra_traffic *t = &traffic[rank - question->first];
+        t->hops = owners - (own > 0);
+        t->rows_sent = question->planes * own * (rows->ranks - 1);
+        t->rows_received = t->rows_most = question->planes * (rows->length - own);
     }
-    return RA_OK;
+    return status;
 }

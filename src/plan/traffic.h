@@ -12,7 +12,7 @@ typedef struct ra_traffic {
     int64_t rows_sent, rows_received; /* of the heads of one plane; what belongs to a row goes with it */
     int64_t rows_most;                /* of those received, the rows of one chunk or part at most */
     int64_t rows_again;               /* own rows that were given up before and are sent in one phase, at most */
-    int64_t sums_sent, sums_received; /* rows whose gradient sums go back to their owners, where sums travel */
+    int64_t sums_sent, sums_received; /* rows whose gradient sums travel, with the rows or to their owners */
 } ra_traffic;
 
 /* The problem, and the ranks first <= r < end whose traffic is counted. */

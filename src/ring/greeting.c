@@ -31,6 +31,8 @@ static uint64_t pattern_hash(const ra_pattern *pattern)
         hash = mix(hash, term->kind->name, strlen(term->kind->name));
         hash = mix(hash, &term->left, sizeof term->left);
         hash = mix(hash, &term->right, sizeof term->right);
+        hash = mix(hash, &term->size, sizeof term->size);
+        hash = mix(hash, &term->prefix, sizeof term->prefix);
         hash = mix(hash, term->ends, (size_t)term->count * sizeof *term->ends);
         if (term->dilation)
             hash = mix(hash, term->dilation, sizeof *term->dilation);
@@ -58,6 +60,7 @@ enum fact {
     BATCH,
     QUERY_LENGTH,
     KEY_LENGTH,
+    POSITIONS,
     HEADS,
     KV_HEADS,
     HEAD_DIM,
@@ -114,6 +117,8 @@ void ra_greeting_fill(ra_greeting *g, const ra_ring_plan *ring, bool lse)
     say(g, BATCH, "batch: %lld", (long long)p->batch);
     say(g, QUERY_LENGTH, "query length: %lld", (long long)p->q_len);
     say(g, KEY_LENGTH, "key length: %lld", (long long)p->kv_len);
+    say(g, POSITIONS, "positions of the first query and key: %lld, %lld", (long long)(p->key_position + p->offset),
+        (long long)p->key_position);
     say(g, HEADS, "heads: %lld", (long long)p->heads);
     say(g, KV_HEADS, "key/value heads: %lld", (long long)p->kv_heads);
     say(g, HEAD_DIM, "head dim: %d", p->head_dim);

@@ -7,7 +7,7 @@
 
 /* What the run is of; one line on what it goes on from; and what its inputs are. */
 enum {
-    RA_GREETING_FACTS = 20,
+    RA_GREETING_FACTS = 21,
     RA_GREETING_INPUTS = 3, /* query, key, value */
     RA_GREETING_LINES = RA_GREETING_FACTS + 1 + RA_GREETING_INPUTS,
     RA_GREETING_TEXT = 128

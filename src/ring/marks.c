@@ -129,12 +129,12 @@ static void mark_head(const ra_plan *p, int64_t head, const ra_share *queries, c
     const ra_blocks *blocks = p->pattern.blocks;
     for (int branch = 0; branch < ra_pattern_branches(&p->pattern, head); branch++) {
         ra_lattice lattice = ra_pattern_lattice(&p->pattern, head, branch);
+        int64_t begin = ra_branch_first(&p->pattern, &lattice);
         ra_interval done = {0, 0};
         for (int64_t i = 0; i < queries->ranges; i++) {
             ra_range range = ra_share_range(queries, i);
             int64_t end = range.end + p->offset;
-            /* Before position 0 nothing is seen. */
-            for (int64_t at = ra_max(0, range.first + p->offset), next; at < end; at = next) {
+            for (int64_t at = ra_max(begin, range.first + p->offset), next; at < end; at = next) {
                 next = blocks ? ra_min(end, (at / blocks->size + 1) * blocks->size) : end;
                 mark_branch(p, head, &lattice, at, next, keys, &done, words);
             }

@@ -129,10 +129,10 @@ static ra_status count_traffic(const ra_pass *pass, int first, int count, ra_tra
     return ring->strategy->traffic(&question, *traffic);
 }
 
-/* Bytes of rows with what goes along with them, and of sums that go back to their owners. */
+/* Bytes of rows, and of sums of gradients. */
 static int64_t bytes_of_rows(const ra_pass *pass, int64_t rows, int64_t sums)
 {
-    return rows * ra_pass_row_bytes(pass, pass->roles | pass->along) + sums * ra_pass_row_bytes(pass, pass->along);
+    return rows * ra_pass_row_bytes(pass, pass->roles) + sums * ra_pass_row_bytes(pass, pass->along);
 }
 
 /* Keys and values travel to the queries that see them, or queries to the keys that they see, for some gradients. */
@@ -163,28 +163,57 @@ static ra_status count_bytes(const ra_pass *pass, int64_t *bytes)
     return status;
 }
 
-/* One pass for all gradients: the side moves that makes fewer bytes travel, with its sums. */
+/* Whether some sums can come together. Virtual ranks keep them in the storages of the gradients, as they are. */
+static bool sums_come_together(const ra_ring_plan *ring, unsigned sums)
+{
+    static const ra_role roles[] = {
+        [RA_GRADIENT_QUERY] = RA_ROLE_QUERY_SUMS,
+        [RA_GRADIENT_KEY] = RA_ROLE_KEY_SUMS,
+        [RA_GRADIENT_VALUE] = RA_ROLE_VALUE_SUMS,
+    };
+    const ra_ring_options *o = &ring->options;
+    const ra_dtype dtypes[] = {
+        [RA_GRADIENT_QUERY] = o->d_q_dtype,
+        [RA_GRADIENT_KEY] = o->d_k_dtype,
+        [RA_GRADIENT_VALUE] = o->d_v_dtype,
+    };
+    bool can = ring->strategy->sums != RA_SUMS_STAY;
+    for (int i = RA_GRADIENT_QUERY; i <= RA_GRADIENT_VALUE && o->transport == RA_TRANSPORT_SIM; i++)
+        if (sums >> roles[i] & 1)
+            can &= dtypes[i] == RA_F32 && (o->gradients_kept >> i & 1);
+    return can;
+}
+
+/*
+ * One pass for all gradients: the side moves that makes fewer bytes travel, with its sums. There is none if no side can
+ * move.
+ */
 static ra_status choose_side(ra_ring_plan *ring, unsigned keys_sums, unsigned queries_sums)
 {
     static const ra_side sides[RA_PASSES_MOST] = {RA_SIDE_KEYS, RA_SIDE_QUERIES};
-    int64_t bytes[RA_PASSES_MOST];
+    int64_t least = INT64_MAX;
     ra_status status = RA_OK;
     for (int i = 0; i < RA_PASSES_MOST && !status; i++) {
         const ra_pass kind = gradient_pass(sides[i], keys_sums, queries_sums, true);
+        if (!sums_come_together(ring, kind.along))
+            continue;
+        int64_t bytes;
         add_pass(ring, &kind);
-        status = count_bytes(&ring->passes[i], &bytes[i]);
+        ra_pass *added = &ring->passes[ring->pass_count - 1];
+        status = count_bytes(added, &bytes);
+        if (!status && bytes < least) {
+            least = bytes;
+            ring->passes[0] = *added;
+        }
+        ring->pass_count = 1;
     }
-    if (!status && bytes[1] < bytes[0])
-        ring->passes[0] = ring->passes[1];
-    ring->pass_count = 1;
     return status;
 }
 
 /*
- * Where sums of gradients can travel, and ranks are real, a backward pass is one pass. Else, if gradients of both sides
- * are wanted, it goes twice through the problem: keys and values travel to the queries that see them, for d_q, then
- * queries to the keys that they see, for d_k and d_v. Virtual ranks run one after the other: there is nobody to pass
- * sums to.
+ * Where sums of gradients can come together, a backward pass is one pass. Else, if gradients of both sides are wanted,
+ * it goes twice through the problem: keys and values travel to the queries that see them, for d_q, then queries to the
+ * keys that they see, for d_k and d_v.
  */
 static ra_status add_gradient_passes(ra_ring_plan *ring)
 {
@@ -192,8 +221,9 @@ static ra_status add_gradient_passes(ra_ring_plan *ring)
     unsigned queries_sums = wanted >> RA_GRADIENT_QUERY & 1 ? RA_BIT(RA_ROLE_QUERY_SUMS) : 0;
     unsigned keys_sums = (wanted >> RA_GRADIENT_KEY & 1 ? RA_BIT(RA_ROLE_KEY_SUMS) : 0) |
                          (wanted >> RA_GRADIENT_VALUE & 1 ? RA_BIT(RA_ROLE_VALUE_SUMS) : 0);
-    if (keys_sums && queries_sums && ring->strategy->passes_sums && ring->options.transport != RA_TRANSPORT_SIM)
-        return choose_side(ring, keys_sums, queries_sums);
+    ra_status status = keys_sums && queries_sums ? choose_side(ring, keys_sums, queries_sums) : RA_OK;
+    if (status || ring->pass_count > 0)
+        return status;
     const ra_pass of_keys = gradient_pass(RA_SIDE_KEYS, keys_sums, queries_sums, false);
     const ra_pass of_queries = gradient_pass(RA_SIDE_QUERIES, keys_sums, queries_sums, false);
     if (queries_sums)

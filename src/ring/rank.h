@@ -78,6 +78,7 @@ typedef struct ra_flight {
     int64_t segments;      /* used by its messages */
     int64_t came;          /* messages that it received so far */
     bool late;             /* some of its messages have not been started */
+    bool to_add;           /* it brings sums that are to be added to those at home */
     int64_t wanted_phase;  /* the phase whose rows are to be read from storage; -1: none */
     uint8_t *sparing;      /* [ranks]: who gives rows away late; NULL: nobody does */
     ra_background *behind; /* reads ahead and writes behind for a virtual rank; NULL: nobody does */

@@ -99,11 +99,12 @@ static void add_slots(ra_rank_memory *m, const ra_pass *pass, int rank, const ra
     const ra_ring_plan *ring = pass->ring;
     ra_slot_rows slots = ring->strategy->slot_rows(pass, rank, planned);
     if (ring->in_place) /* chunks are read where they lie */
-        slots = (ra_slot_rows){.rows = {ring->hold_own ? ra_partition_share(&ring->keys, rank).rows : 0}};
+        slots = (ra_slot_rows){.rows = {ring->hold_own ? ra_partition_share(&ring->keys, rank).rows : 0},
+                               .roles = {pass->roles}};
     int64_t planes = ring->in_place ? ring->planes : 1, used = 0;
     for (int i = 0; i < RA_SLOTS_MOST; i++) {
         m->slot_rows[i] = slots.rows[i];
-        m->slot_roles[i] = (i < RA_SLOTS ? pass->roles : 0) | (slots.sums[i] ? pass->along : 0);
+        m->slot_roles[i] = slots.roles[i];
         used += slots.rows[i] > 0;
         for (int role = 0; role < RA_ROLES; role++)
             if (m->slot_roles[i] >> role & 1)

@@ -10,6 +10,8 @@
 #include "exec/gradient.h"
 #include "ring/slot.h"
 
+#include <string.h>
+
 /* ---- What stays -------------------------------------------------------------------------------------------------- */
 
 /* Where a range of the rows that stay is in storage. */
@@ -34,10 +36,44 @@ static ra_status load_role(ra_rank *e, ra_role role)
     return status;
 }
 
+/* Virtual ranks keep sums in the storages of gradients. Before the first of them works these are zeros, ... */
+static ra_status clear_storage(ra_rank *e, ra_role role)
+{
+    ra_storage *storage = ra_slot_storage(e, role);
+    const ra_tensor *all = ra_storage_view(storage);
+    int64_t most = ra_max(1, e->held.memory.output / (all->heads * all->dim * (int64_t)sizeof(float)));
+    ra_status status = RA_OK;
+    memset(e->held.output, 0, (size_t)e->held.memory.output);
+    for (int64_t batch = 0; batch < all->batch; batch++)
+        for (int64_t row = 0, rows; row < all->seq && !status; row += rows) {
+            rows = ra_min(most, all->seq - row);
+            ra_tensor zeros = ra_tensor_dense(e->held.output, RA_F32, RA_BSHD, 1, rows, all->heads, all->dim);
+            status = ra_storage_write(storage, batch, row, rows, &zeros);
+            if (!status)
+                status = ra_link_poll(&e->link);
+        }
+    return status;
+}
+
+/* ... and each begins with the sums of its own rows that the ranks before it have made. */
+static ra_status load_home(ra_rank *e)
+{
+    const ra_slot *home = &e->held.slots[RA_SLOT_HOME];
+    ra_status status = RA_OK;
+    for (int role = 0; role < RA_ROLES && !status && e->rank == 0; role++)
+        if (e->pass->along >> role & 1)
+            status = clear_storage(e, role);
+    if (!status && e->ring->strategy->sums == RA_SUMS_ALONG && home->room)
+        status = ra_slot_read(e, home, e->pass->along, home->words, home->share.blocks);
+    return status;
+}
+
 ra_status ra_gradients_load(ra_rank *e)
 {
     ra_status status = RA_OK;
     double start = ra_seconds();
+    if (e->pass->along && ra_rank_virtual(e))
+        status = load_home(e);
     for (int role = 0; role < RA_ROLES && !status; role++)
         if (e->pass->stays >> role & 1)
             status = load_role(e, role);
@@ -145,6 +181,14 @@ ra_status ra_gradients_step(ra_rank *e, int64_t step)
     return status;
 }
 
+/* The sums of own rows, where they go along with rows, stay at home until the end. */
+ra_status ra_gradients_keep(ra_rank *e, int64_t step)
+{
+    if (!e->pass->along || !ra_rank_virtual(e) || step == e->ring->strategy->own_step)
+        return RA_OK;
+    return ra_slot_write_sums(e, &e->held.slots[e->ring->strategy->slot(step)]);
+}
+
 /* ---- Results ----------------------------------------------------------------------------------------------------- */
 
 /* The sums of a role of the rank's own rows: one tensor, or one for each plane of heads. */
@@ -195,8 +239,9 @@ ra_status ra_gradients_write(ra_rank *e)
 {
     ra_status status = RA_OK;
     double start = ra_seconds();
+    bool kept = ra_rank_virtual(e) && e->ring->strategy->sums == RA_SUMS_GATHERED; /* in their storage already */
     for (int role = 0; role < RA_ROLES; role++) {
-        if (!((e->pass->sums | e->pass->along) >> role & 1))
+        if (!((e->pass->sums | (kept ? 0 : e->pass->along)) >> role & 1))
             continue;
         const own_sums sums = sums_at_end(e, role);
         for (int64_t i = 0; i < sums.share->ranges && !status; i++)

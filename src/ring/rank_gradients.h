@@ -10,6 +10,9 @@ ra_status ra_gradients_load(ra_rank *e);
 /* Add what the rows in the slot of a step give. */
 ra_status ra_gradients_step(ra_rank *e, int64_t step);
 
+/* After a step and the phase beside it: virtual ranks keep the sums that it added to. */
+ra_status ra_gradients_keep(ra_rank *e, int64_t step);
+
 /* Round the sums and write them. */
 ra_status ra_gradients_write(ra_rank *e);
 

@@ -4,6 +4,8 @@
 #include "ring/slot.h"
 #include "ring/supply.h"
 
+#include <string.h>
+
 /* Rows of a message into held.some, marked on `share`; returns their bytes. */
 static int64_t find_rows(ra_rank *e, const ra_message *m, const ra_share *share)
 {
@@ -13,21 +15,13 @@ static int64_t find_rows(ra_rank *e, const ra_message *m, const ra_share *share)
 
 /*
  * Where memory is spared, own rows that were given up travel when the step beside the phase is done: they are read into
- * its slot. So do sums of gradients, which that step adds to. No deadlock: a late message may wait for others of its
- * phase, and these never wait for a late one.
+ * its slot. So do sums of gradients, which that step adds to; a virtual rank has finished with them. No deadlock: a
+ * late message may wait for others of its phase, and these never wait for a late one.
  */
 static bool is_late(const ra_rank *e, const ra_message *m)
 {
-    return m->late || (m->again && e->flight.sparing && e->flight.sparing[m->from] && m->phase > e->at.first);
-}
-
-/* Rows that are to be added to others are nothing that a supply can move. */
-static ra_status receive(ra_rank *e, const ra_message *m, const ra_share *share)
-{
-    if (m->delivery != RA_STORE)
-        return ra_fail(RA_ERROR_INTERNAL, "rank %d: rows of rank %d are to be added, and can only be stored", e->rank,
-                       m->from);
-    return e->supply->receive(e, m, share);
+    return (m->late && !ra_rank_virtual(e)) ||
+           (m->again && e->flight.sparing && e->flight.sparing[m->from] && m->phase > e->at.first);
 }
 
 /* Receives that are late, or those that are not. */
@@ -51,7 +45,7 @@ static ra_status start_receives(ra_rank *e, bool late, int64_t *came)
             e->tally.stats->bytes_received += bytes;
         if (e->tally.ledger)
             e->tally.ledger[m.from] += bytes;
-        status = receive(e, &m, &share);
+        status = e->supply->receive(e, &m, &share);
     }
     return status;
 }
@@ -87,27 +81,48 @@ static void count_hops(ra_rank *e, int64_t came, int64_t before)
         e->tally.stats->hops += each ? came : came > 0 && before == 0;
 }
 
+/* Whether this rank has sums of its own, which are gathered after the last step. */
+static bool gathers_sums(const ra_rank *e)
+{
+    return e->pass->along && e->ring->strategy->sums == RA_SUMS_GATHERED && !ra_rank_virtual(e);
+}
+
+/* They begin with nothing. */
+static void clear_sums(const ra_rank *e, const ra_slot *s)
+{
+    for (int role = 0; role < RA_ROLES && gathers_sums(e); role++)
+        if (e->pass->along >> role & 1 && s->room)
+            memset(s->memory[role], 0, (size_t)(s->rows * e->pass->row_bytes[role]));
+}
+
 /* Room for the rows of a step, unless they are read in place or are the rank's own, which are there. */
 static ra_status make_room(ra_rank *e, int64_t phase)
 {
+    ra_status status;
     const ra_strategy_kind *s = e->ring->strategy;
     if (e->ring->in_place || phase == s->own_step || phase >= e->steps)
         return RA_OK;
     ra_share share = s->share(e->pass, e->rank, phase);
     ra_reads_set(&e->held.reads, e->rank, &share, e->held.some);
-    return ra_slot_set(e, s->slot(phase), &share, e->held.some, share.blocks);
+    status = ra_slot_set(e, s->slot(phase), &share, e->held.some, share.blocks);
+    if (!status)
+        clear_sums(e, &e->held.slots[s->slot(phase)]);
+    return status;
 }
 
-/* Own rows of a step whose keys are not a rank's own: out of their slot. */
-static void copy_own(ra_rank *e, int64_t phase)
+/* Own rows of a step whose keys are not a rank's own: out of their slot. A virtual rank reads their sums. */
+static ra_status copy_own(ra_rank *e, int64_t phase)
 {
     const ra_strategy_kind *s = e->ring->strategy;
-    if (e->ring->in_place || s->own_step >= 0 || e->held.slots[e->held.own_slot].room == 0)
-        return;
+    if (e->ring->in_place || s->own_step >= 0 || phase >= e->steps || e->held.slots[e->held.own_slot].room == 0)
+        return RA_OK;
     const ra_slot *into = &e->held.slots[s->slot(phase)];
     const ra_message mine = ra_message_of_rows(e->pass, e->rank, e->rank, phase);
-    if (find_rows(e, &mine, &into->share))
-        ra_slot_copy_own(e, into, e->held.some);
+    if (!find_rows(e, &mine, &into->share))
+        return RA_OK;
+    ra_slot_copy_own(e, into, e->held.some);
+    bool read = e->pass->along && ra_rank_virtual(e);
+    return read ? ra_slot_read(e, into, e->pass->along, e->held.some, into->share.blocks) : RA_OK;
 }
 
 ra_status ra_rank_start_phase(ra_rank *e, int64_t phase)
@@ -116,7 +131,7 @@ ra_status ra_rank_start_phase(ra_rank *e, int64_t phase)
     int64_t came = 0;
     e->flight.segments = 0;
     e->flight.phase = phase;
-    e->flight.late = false;
+    e->flight.late = e->flight.to_add = false;
     e->tally.passed[phase % 2] = (ra_passed){stats->hops, stats->bytes_sent, stats->bytes_received};
     e->link.what = "hop";
     e->link.hop = phase;
@@ -127,10 +142,9 @@ ra_status ra_rank_start_phase(ra_rank *e, int64_t phase)
     e->flight.came = came;
     if (!status)
         status = start_sends(e, false);
-    if (status)
-        return status;
-    copy_own(e, phase);
-    return e->supply->begun(e);
+    if (!status)
+        status = copy_own(e, phase);
+    return status ? status : e->supply->begun(e);
 }
 
 ra_status ra_rank_wait_phase(ra_rank *e)
@@ -143,7 +157,21 @@ ra_status ra_rank_wait_phase(ra_rank *e)
     count_hops(e, came, e->flight.came);
     if (!status)
         status = start_sends(e, true);
-    return status ? status : e->supply->wait(e);
+    if (!status)
+        status = e->supply->wait(e);
+    const ra_slot *arrived = &e->held.slots[RA_SLOT_ARRIVED];
+    if (!status && e->flight.to_add)
+        ra_slot_add_home(e, arrived, arrived->words);
+    return status;
+}
+
+/* The sums of own rows that this rank has made itself: as if it had sent them. */
+void ra_rank_add_own_sums(ra_rank *e, int64_t step)
+{
+    const ra_slot *from = &e->held.slots[e->ring->strategy->slot(step)];
+    const ra_message mine = ra_message_of_rows(e->pass, e->rank, e->rank, step);
+    if (gathers_sums(e) && from->room && find_rows(e, &mine, &from->share))
+        ra_slot_add_home(e, from, e->held.some);
 }
 
 void ra_rank_note_phases(ra_rank *e, int64_t end)

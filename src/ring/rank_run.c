@@ -126,7 +126,7 @@ static ra_status load_own(ra_rank *e)
     if (!e->ring->hold_own || !s->room || (own_step >= 0 && own_step < e->at.first))
         return RA_OK;
     double start = ra_seconds();
-    status = ra_slot_read(e, s, s->words, s->share.blocks);
+    status = ra_slot_read(e, s, e->pass->roles, s->words, s->share.blocks);
     e->tally.stats->seconds_io += ra_seconds() - start;
     return status;
 }

@@ -120,6 +120,8 @@ static ra_status compute_tiles(ra_rank *e, int64_t step)
 static ra_status compute(ra_rank *e, int64_t step)
 {
     ra_status status = (e->pass->gradient ? ra_gradients_step : compute_tiles)(e, step);
+    if (!status)
+        ra_rank_add_own_sums(e, step);
     e->at.changed = true;
     e->at.step = step + 1;
     e->at.position = 0;
@@ -167,6 +169,8 @@ static ra_status run_step(ra_rank *e, int64_t step)
         return status; /* in the midst of some keys there is nothing to save */
     if (!status && !last)
         status = ra_rank_wait_phase(e);
+    if (!status && e->pass->gradient)
+        status = ra_gradients_keep(e, step);
     return last && ra_rank_virtual(e) ? status : ra_rank_save(e, status);
 }
 
@@ -177,6 +181,11 @@ ra_status ra_rank_run_steps(ra_rank *e)
         status = ra_rank_wait_phase(e);
     for (int64_t step = e->at.first; step < e->steps && !status; step++)
         status = run_step(e, step);
+    for (int64_t phase = e->steps + 1; phase < e->phases && !status; phase++) {
+        status = ra_rank_start_phase(e, phase);
+        if (!status)
+            status = ra_rank_wait_phase(e);
+    }
     merge_span(e);
     return status;
 }

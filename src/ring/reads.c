@@ -12,7 +12,7 @@ static int64_t all_blocks(const ra_pass *pass)
 
 int64_t ra_reads_words(const ra_pass *pass)
 {
-    bool kept = pass->ring->plan->pattern.blocks && !pass->ring->strategy->reads_everything;
+    bool kept = pass->ring->plan->pattern.blocks && (!pass->ring->strategy->reads_everything || pass->along);
     return kept ? pass->ring->planes * all_blocks(pass) : 0;
 }
 
@@ -87,13 +87,10 @@ static const uint64_t *known_words(const ra_reads *r, int rank)
     return NULL;
 }
 
-bool ra_reads_mark(const ra_reads *r, int rank, const ra_share *share, uint64_t *words)
+/* As ra_reads_mark, of the rows that a rank needs. */
+static bool find_needed(const ra_reads *r, int rank, const ra_share *share, uint64_t *words)
 {
     const ra_pass *pass = r->pass;
-    if (pass->ring->strategy->reads_everything && share->rows > 0) {
-        mark_all(pass, share, words);
-        return true;
-    }
     if (!in_reach(pass, rank, share))
         return false;
     const uint64_t *known = known_words(r, rank);
@@ -106,8 +103,22 @@ bool ra_reads_mark(const ra_reads *r, int rank, const ra_share *share, uint64_t 
     return true;
 }
 
+bool ra_reads_mark(const ra_reads *r, int rank, const ra_share *share, uint64_t *words)
+{
+    if (!r->pass->ring->strategy->reads_everything || share->rows == 0)
+        return find_needed(r, rank, share, words);
+    mark_all(r->pass, share, words);
+    return true;
+}
+
 void ra_reads_set(const ra_reads *r, int rank, const ra_share *share, uint64_t *words)
 {
     if (!ra_reads_mark(r, rank, share, words))
+        clear(r->pass, share, words);
+}
+
+void ra_reads_set_needed(const ra_reads *r, int rank, const ra_share *share, uint64_t *words)
+{
+    if (!find_needed(r, rank, share, words))
         clear(r->pass, share, words);
 }

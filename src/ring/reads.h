@@ -32,6 +32,9 @@ bool ra_reads_mark(const ra_reads *reads, int rank, const ra_share *share, uint6
 /* The same, on words that are cleared where there are none. */
 void ra_reads_set(const ra_reads *reads, int rank, const ra_share *share, uint64_t *words);
 
+/* The same of the rows that a rank needs, also where it is given everything. */
+void ra_reads_set_needed(const ra_reads *reads, int rank, const ra_share *share, uint64_t *words);
+
 /* Words of all planes of marks on a share. */
 int64_t ra_reads_share_words(const ra_pass *pass, const ra_share *share);
 

@@ -2,6 +2,7 @@
 #include "ring/slot.h"
 
 #include "base/checked.h"
+#include "base/clock.h"
 #include "base/tensor.h"
 #include "exec/gradient.h"
 #include "ring/rank_behind.h"
@@ -161,12 +162,12 @@ static int64_t storage_row(const ra_rank *e, int64_t position)
     return ra_share_rows_below(&own, position);
 }
 
-static ra_status read_run(ra_rank *e, const ra_slot *s, int64_t plane, const ra_position_run *run)
+static ra_status read_run(ra_rank *e, const ra_slot *s, unsigned roles, int64_t plane, const ra_position_run *run)
 {
     int64_t first = storage_row(e, run->position), row = row_of(s, plane, run->position);
     ra_status status = RA_OK;
     for (int role = 0; role < RA_ROLES && !status; role++) {
-        const ra_tensor *into = e->pass->roles >> role & 1 ? &s->tensors[role][plane] : NULL;
+        const ra_tensor *into = roles >> role & 1 ? &s->tensors[role][plane] : NULL;
         if (into && role == RA_ROLE_DELTA)
             status = ra_slot_find_delta(e, first, run->rows, plane * into->heads,
                                         &s->tensors[RA_ROLE_OUTPUT_GRADIENTS][plane], into, row);
@@ -176,21 +177,47 @@ static ra_status read_run(ra_rank *e, const ra_slot *s, int64_t plane, const ra_
     return status;
 }
 
-static ra_status read_plane(ra_rank *e, const ra_slot *s, int64_t plane, const uint64_t *rows)
+static ra_status write_run(ra_rank *e, const ra_slot *s, unsigned roles, int64_t plane, const ra_position_run *run)
 {
-    ra_position_walk walk = {&s->share, rows, 0, 0, 0};
-    ra_position_run run;
+    int64_t first = storage_row(e, run->position), row = row_of(s, plane, run->position);
     ra_status status = RA_OK;
-    while (!status && ra_position_walk_next(&walk, &run))
-        status = read_run(e, s, plane, &run);
+    for (int role = 0; role < RA_ROLES && !status; role++) {
+        const ra_tensor *from = roles >> role & 1 ? &s->tensors[role][plane] : NULL;
+        for (int64_t batch = 0; from && batch < from->batch && !status; batch++) {
+            const ra_tensor part = part_of(from, batch, row, run->rows);
+            status =
+                ra_storage_write_heads(ra_slot_storage(e, role), batch, first, run->rows, plane * from->heads, &part);
+        }
+    }
+    return status ? status : ra_link_poll(&e->link);
+}
+
+typedef ra_status (*move_run)(ra_rank *e, const ra_slot *s, unsigned roles, int64_t plane, const ra_position_run *run);
+
+/* Some roles of the rows that are marked, run by run. */
+static ra_status move_marked(ra_rank *e, const ra_slot *s, unsigned roles, const uint64_t *rows, int64_t stride,
+                             move_run move)
+{
+    ra_status status = RA_OK;
+    for (int64_t plane = 0; plane < e->held.planes && !status; plane++) {
+        ra_position_walk walk = {&s->share, rows + plane * stride, 0, 0, 0};
+        ra_position_run run;
+        while (!status && ra_position_walk_next(&walk, &run))
+            status = move(e, s, roles, plane, &run);
+    }
     return status;
 }
 
-ra_status ra_slot_read(ra_rank *e, const ra_slot *s, const uint64_t *rows, int64_t stride)
+ra_status ra_slot_read(ra_rank *e, const ra_slot *s, unsigned roles, const uint64_t *rows, int64_t stride)
 {
-    ra_status status = RA_OK;
-    for (int64_t plane = 0; plane < e->held.planes && !status; plane++)
-        status = read_plane(e, s, plane, rows + plane * stride);
+    return move_marked(e, s, roles, rows, stride, read_run);
+}
+
+ra_status ra_slot_write_sums(ra_rank *e, const ra_slot *s)
+{
+    double start = ra_seconds();
+    ra_status status = s->room ? move_marked(e, s, e->pass->along, s->words, s->share.blocks, write_run) : RA_OK;
+    e->tally.stats->seconds_io += ra_seconds() - start;
     return status;
 }
 
@@ -204,11 +231,23 @@ static void copy_rows(const ra_tensor *from, int64_t from_row, const ra_tensor *
                (const char *)from->data + (head * from->seq + from_row) * bytes, (size_t)(rows * bytes));
 }
 
-/* The slot of own rows has all of them, one after the other. */
-static void copy_plane(const ra_rank *e, const ra_slot *into, int64_t plane, const uint64_t *rows)
+static void add_rows(const ra_tensor *to, int64_t to_row, const ra_tensor *from, int64_t from_row, int64_t rows)
 {
-    const ra_slot *own = &e->held.slots[e->held.own_slot];
-    ra_position_walk walk = {&into->share, rows, 0, 0, 0};
+    for (int64_t head = 0; head < to->batch * to->heads; head++) {
+        float *sums = (float *)to->data + (head * to->seq + to_row) * to->dim;
+        const float *more = (const float *)from->data + (head * from->seq + from_row) * from->dim;
+        for (int64_t i = 0; i < rows * to->dim; i++)
+            sums[i] += more[i];
+    }
+}
+
+typedef void (*move_rows)(const ra_tensor *own, int64_t own_row, const ra_tensor *other, int64_t row, int64_t rows);
+
+/* Own rows of a plane that are marked, between a slot that has all of them, one after the other, and another slot. */
+static void move_plane(const ra_slot *own, const ra_slot *other, unsigned roles, int64_t plane, const uint64_t *rows,
+                       move_rows move)
+{
+    ra_position_walk walk = {&other->share, rows, 0, 0, 0};
     ra_position_run run;
     while (ra_position_walk_next(&walk, &run))
         for (int64_t at = run.position, end = at + run.rows, count; at < end; at += count) {
@@ -216,16 +255,24 @@ static void copy_plane(const ra_rank *e, const ra_slot *into, int64_t plane, con
             int64_t row = range.row + at - range.first;
             count = ra_min(end, range.end) - at;
             for (int role = 0; role < RA_ROLES; role++)
-                if (e->pass->roles >> role & 1)
-                    copy_rows(&own->tensors[role][plane], row, &into->tensors[role][plane], row_of(into, plane, at),
-                              count);
+                if (roles >> role & 1)
+                    move(&own->tensors[role][plane], row, &other->tensors[role][plane], row_of(other, plane, at),
+                         count);
         }
 }
 
 void ra_slot_copy_own(ra_rank *e, const ra_slot *into, const uint64_t *rows)
 {
+    const ra_slot *own = &e->held.slots[e->held.own_slot];
     for (int64_t plane = 0; plane < e->held.planes; plane++)
-        copy_plane(e, into, plane, rows + plane * into->share.blocks);
+        move_plane(own, into, e->pass->roles, plane, rows + plane * into->share.blocks, copy_rows);
+}
+
+void ra_slot_add_home(ra_rank *e, const ra_slot *from, const uint64_t *rows)
+{
+    const ra_slot *home = &e->held.slots[RA_SLOT_HOME];
+    for (int64_t plane = 0; plane < e->held.planes; plane++)
+        move_plane(home, from, e->pass->along, plane, rows + plane * from->share.blocks, add_rows);
 }
 
 /* ---- Messages ---------------------------------------------------------------------------------------------------- */

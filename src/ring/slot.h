@@ -22,11 +22,17 @@ ra_status ra_slot_read_rows(ra_rank *e, ra_storage *storage, int64_t first, int6
 ra_status ra_slot_find_delta(ra_rank *e, int64_t first, int64_t count, int64_t head, const ra_tensor *d_output,
                              const ra_tensor *delta, int64_t row);
 
-/* Read, of the rows that a slot holds, those that are marked in `rows`, `stride` words from plane to plane. */
-ra_status ra_slot_read(ra_rank *e, const ra_slot *slot, const uint64_t *rows, int64_t stride);
+/* Read some roles of the rows that a slot holds and that are marked in `rows`, `stride` words from plane to plane. */
+ra_status ra_slot_read(ra_rank *e, const ra_slot *slot, unsigned roles, const uint64_t *rows, int64_t stride);
+
+/* The sums of all rows that a slot holds to where virtual ranks keep them. */
+ra_status ra_slot_write_sums(ra_rank *e, const ra_slot *slot);
 
 /* Copy the rank's own rows that are marked into a slot that holds them. */
 void ra_slot_copy_own(ra_rank *e, const ra_slot *into, const uint64_t *rows);
+
+/* Add the sums in a slot to those of the rank's own rows, for own rows that are marked and that the slot holds. */
+void ra_slot_add_home(ra_rank *e, const ra_slot *from, const uint64_t *rows);
 
 /* Add the memory of the marked rows of a message to the segments of the phase: role by role, head by head. */
 ra_status ra_slot_add_segments(ra_rank *e, const ra_slot *slot, const ra_message *message, const uint64_t *rows);

@@ -11,13 +11,25 @@
 
 #include "ring/pass.h"
 
-/* Slots of a rank: room for the rows of chunks, and one for the sums of its own rows, where sums travel. */
-enum { RA_SLOTS = 3, RA_SLOT_HOME = RA_SLOTS, RA_SLOTS_MOST };
+/*
+ * Slots of a rank: room for the rows of chunks. Where sums of gradients travel there is one for the sums of the rank's
+ * own rows, and one for sums that came and are to be added to them.
+ */
+enum { RA_SLOTS = 3, RA_SLOT_HOME = RA_SLOTS, RA_SLOT_ARRIVED, RA_SLOTS_MOST };
 
 struct ra_reads;
 
-/* What the receiver does with the rows of a message. */
+/* What the receiver does with the rows of a message: those that are added are sums of its own rows, one message a
+ * phase.
+ */
 typedef enum ra_delivery { RA_STORE, RA_ADD } ra_delivery;
+
+/* How the sums of gradients of the rows that travel come together. */
+typedef enum ra_sums {
+    RA_SUMS_STAY,    /* they do not: such gradients take a pass of their own, in which these rows stay */
+    RA_SUMS_ALONG,   /* there is one sum of a row, and it goes along with the row */
+    RA_SUMS_GATHERED /* each rank has sums of the rows that it reads, and their owners add them up at the end */
+} ra_sums;
 
 /* Rows that go from one rank to another in a phase. */
 typedef struct ra_message {
@@ -39,11 +51,10 @@ typedef struct ra_rank_plan {
     bool sparing; /* own rows that are given away late travel when the step beside them is done: no room is kept */
 } ra_rank_plan;
 
-/* Which rows each slot has room for, and which slot has a rank's own rows. */
+/* What each slot has room for. */
 typedef struct ra_slot_rows {
-    int64_t rows[RA_SLOTS_MOST]; /* of all planes; 0: no such slot */
-    bool sums[RA_SLOTS_MOST];    /* with room for the sums that go along */
-    int own;                     /* -1: none */
+    int64_t rows[RA_SLOTS_MOST];   /* of all planes; 0: no such slot */
+    unsigned roles[RA_SLOTS_MOST]; /* bits RA_BIT(role) */
 } ra_slot_rows;
 
 typedef struct ra_strategy_kind {
@@ -71,8 +82,8 @@ typedef struct ra_strategy_kind {
     int64_t (*runs)(const ra_pass *pass, int rank, const ra_rank_plan *planned);
     /* The slot for own rows that are read again for a phase. */
     int (*slot_again)(const ra_rank_plan *planned, int64_t phase);
-    int64_t own_step;           /* the step that works on own rows in their slot; -1: none does, they are copied */
-    bool passes_sums;           /* sums of gradients can go along with rows */
+    int64_t own_step; /* the step that works on own rows in their slot; -1: none does, they are copied */
+    ra_sums sums;
     bool reads_everything;      /* a rank is given all rows, whatever it needs */
     bool has_spans;             /* the spans of a run in one piece are reproduced */
     bool hop_a_message;         /* each message is a hop; else all messages of a phase are one */

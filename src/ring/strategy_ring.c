@@ -130,9 +130,10 @@ static ra_slot_rows slot_rows(const ra_pass *pass, int rank, const ra_rank_plan 
     int64_t again = ra_min(own, planned->traffic.rows_again);
     int64_t room = planned->sparing ? ra_max(coming, again) : coming;
     bool turns = pass->ring->options.ranks > 2; /* a chunk comes into the slot of the own one */
+    unsigned all = pass->roles | pass->along;
     return (ra_slot_rows){
         .rows = {ra_max(own, turns ? room : 0), room, planned->sparing ? 0 : again, pass->along ? own : 0},
-        .sums = {turns, true, false, true}};
+        .roles = {turns ? all : pass->roles, all, pass->roles, pass->along}};
 }
 
 static int slot(int64_t step)
@@ -168,5 +169,5 @@ const ra_strategy_kind ra_strategy_of_ring = {.id = RA_STRATEGY_RING,
                                               .slot_again = slot_again,
                                               .runs = runs,
                                               .own_step = 0,
-                                              .passes_sums = true,
+                                              .sums = RA_SUMS_ALONG,
                                               .traffic = ra_traffic_ring};

@@ -26,8 +26,15 @@ static ra_status receive(ra_rank *e, const ra_message *m, const ra_share *share)
         return RA_OK;
     }
     int64_t first = e->flight.segments;
-    const ra_slot *slot = &e->held.slots[m->stored < 0 ? (int)RA_SLOT_HOME : e->ring->strategy->slot(m->stored)];
-    ra_status status = ra_slot_add_segments(e, slot, m, e->held.some);
+    int slot = m->stored < 0 ? (int)RA_SLOT_HOME : e->ring->strategy->slot(m->stored);
+    ra_status status = RA_OK;
+    if (m->delivery == RA_ADD) {
+        slot = RA_SLOT_ARRIVED;
+        status = ra_slot_set(e, slot, share, e->held.some, share->blocks);
+        e->flight.to_add = true;
+    }
+    if (!status)
+        status = ra_slot_add_segments(e, &e->held.slots[slot], m, e->held.some);
     return status ? status
                   : t->receive(t->state, m->from, ra_phase_tag(m->phase), segments_from(e, first),
                                e->flight.segments - first);
@@ -39,7 +46,7 @@ static ra_status read_again(ra_rank *e, int slot, const ra_share *share)
     double start = ra_seconds();
     ra_status status = ra_slot_set(e, slot, share, e->held.some, share->blocks);
     if (!status)
-        status = ra_slot_read(e, &e->held.slots[slot], e->held.some, share->blocks);
+        status = ra_slot_read(e, &e->held.slots[slot], e->pass->roles, e->held.some, share->blocks);
     e->tally.stats->seconds_io += ra_seconds() - start;
     return status;
 }

@@ -22,7 +22,8 @@ static ra_status read_wanted(void *user)
     ra_rank *e = user;
     double start = ra_seconds();
     const ra_slot *slot = &e->held.slots[e->ring->strategy->slot(e->flight.wanted_phase)];
-    ra_status status = ra_slot_read(e, slot, e->held.wanted, slot->share.blocks);
+    unsigned roles = e->pass->roles | (ra_rank_virtual(e) ? e->pass->along : 0);
+    ra_status status = ra_slot_read(e, slot, roles, e->held.wanted, slot->share.blocks);
     e->flight.seconds_behind = ra_seconds() - start;
     return status;
 }

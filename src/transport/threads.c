@@ -142,12 +142,16 @@ static operation *find_posted(operation *list, int peer, int tag)
     return list;
 }
 
-/* Holding the lock; it is let go while bytes are copied, and `COPYING` keeps the sender from leaving. */
+/*
+ * Holding the lock; it is let go while bytes are copied, and `COPYING` keeps the sender from leaving. Meanwhile a
+ * message may come for a receive that was looked at before: the first that waits for a rank and tag is the one to get
+ * it.
+ */
 static ra_status try_receive(member *me, operation *mine)
 {
     member *sender = &me->hub->members[mine->peer];
     operation *theirs = find_posted(sender->sends, me->rank, mine->tag);
-    if (!theirs)
+    if (!theirs || find_posted(me->receives, mine->peer, mine->tag) != mine)
         return RA_OK;
     if (theirs->bytes != mine->bytes)
         return ra_fail(RA_ERROR_PEER, "rank %d sent %lld bytes where %lld were expected (tag %d)", sender->rank,

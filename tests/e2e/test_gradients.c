@@ -166,6 +166,7 @@ static void choose_problem(choices *c, ra_problem *p, char *pattern, size_t size
     p->scale = chance(c, 3) ? scales[choose(c, 0, 3)] : RA_SCALE_DEFAULT;
     p->pattern = pattern;
     choose_pattern(c, p->kv_len, pattern, size);
+    choose_positions(c, p);
 }
 
 static void random_problems(void **state)

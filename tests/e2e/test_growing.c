@@ -35,6 +35,7 @@ static void choose_problem(choices *c, ra_problem *p, char *pattern, size_t size
     do
         choose_pattern(c, *keys, pattern, size);
     while (strstr(pattern, "documents"));
+    choose_positions(c, p);
 }
 
 static ra_plan *plan_of(const ra_problem *problem, ra_kernel_id kernel, int threads)

@@ -138,6 +138,7 @@ static void choose_problem(choices *c, ra_problem *p, char *pattern, size_t size
     }
     p->pattern = pattern;
     choose_pattern(c, p->kv_len, pattern, size);
+    choose_positions(c, p);
 }
 
 static void random_problems(void **state)

@@ -197,6 +197,7 @@ static void random_problems_against_the_oracle(void **state)
         problem.value_dim = choose(&choice, 1, 40);
         problem.pattern = pattern;
         choose_pattern(&choice, problem.kv_len, pattern, sizeof pattern);
+        choose_positions(&choice, &problem);
         scene_make(&c, &problem, RA_F32);
         for (int i = 0; i < 3; i++) {
             ring_case r = ring_case_make((enum way)choose(&choice, 0, WAYS - 1), (int)choose(&choice, 1, 8),
@@ -281,47 +282,123 @@ static void bits_do_not_depend_on_threads(void **state)
     scene_free(&c);
 }
 
-/* Full attention: a ring moves every chunk to every rank once, with its sums, and these back to their owners. */
-static void the_side_that_moves_is_the_one_of_fewer_bytes(void **state)
+/*
+ * Full attention: a ring moves every chunk to every rank once, with its sums, and these back to their owners.
+ * All-gather moves every row and every sum once between two ranks.
+ */
+static void require_side(ra_strategy strategy, int group)
+{
+    enum { SEQ = 512, DIM = 32, R = 4 };
+    ra_problem problem = RA_PROBLEM_INIT;
+    ra_ring_options options = RA_RING_OPTIONS_INIT;
+    ra_rank_info info = RA_RANK_INFO_INIT;
+    ra_ring_plan *plan;
+    bool ring = strategy == RA_STRATEGY_RING;
+    problem.q_len = SEQ, problem.heads = 8, problem.kv_heads = 8 / group, problem.head_dim = DIM;
+    options.ranks = R, options.backward = 1, options.transport = RA_TRANSPORT_MPI, options.strategy = strategy;
+    assert_int_equal(ra_ring_plan_create(&problem, NULL, &options, &plan), RA_OK);
+    assert_int_equal(ra_ring_plan_rank(plan, 1, &info), RA_OK);
+    int64_t queries = SEQ / R * 8 * 4 * ((R - 1) * (3 * DIM + 2) + (ring ? DIM : 0));
+    int64_t keys = SEQ / R * (8 / group) * 4 * ((R - 1) * 4 * DIM + (ring ? 2 * DIM : 0));
+    assert_int_equal(info.bytes_sent, group == 1 ? queries : keys);
+    assert_int_equal(info.bytes_received, info.bytes_sent);
+    assert_int_equal(info.hops, R - 1);
+    assert_int_equal(info.steps, ring ? R : 1);
+    ra_ring_plan_free(plan);
+}
+
+/* Virtual ranks keep sums in float32 gradients that can be read, and count what travels as others do. Else: two passes.
+ */
+static void virtual_ranks_keep_sums_where_they_can(void **state)
 {
     (void)state;
-    enum { SEQ = 512, DIM = 32, R = 4 };
-    for (int group = 1; group <= 4; group *= 2) {
+    enum { R = 4 };
+    static const ra_dtype dtypes[] = {RA_F32, RA_F32, RA_BF16, RA_F32};
+    static const unsigned kept[] = {7, 1 << RA_GRADIENT_QUERY, 7, 0};
+    static const int64_t steps[] = {R, R, 2 * R, 2 * R};
+    for (int i = 0; i < 4; i++) {
         ra_problem problem = RA_PROBLEM_INIT;
         ra_ring_options options = RA_RING_OPTIONS_INIT;
-        ra_rank_info info = RA_RANK_INFO_INIT;
+        ra_rank_info virtual = RA_RANK_INFO_INIT, real = RA_RANK_INFO_INIT;
         ra_ring_plan *plan;
-        problem.q_len = SEQ, problem.heads = 8, problem.kv_heads = 8 / group, problem.head_dim = DIM;
-        options.ranks = R, options.backward = 1, options.transport = RA_TRANSPORT_MPI;
+        problem.q_len = 512, problem.heads = 4, problem.head_dim = 16;
+        options.ranks = R, options.backward = 1, options.gradients_kept = kept[i];
+        options.d_q_dtype = options.d_k_dtype = options.d_v_dtype = dtypes[i];
         assert_int_equal(ra_ring_plan_create(&problem, NULL, &options, &plan), RA_OK);
-        assert_int_equal(ra_ring_plan_rank(plan, 1, &info), RA_OK);
-        int64_t queries = SEQ / R * 8 * 4 * ((R - 1) * (3 * DIM + 2) + DIM);
-        int64_t keys = SEQ / R * (8 / group) * 4 * ((R - 1) * 4 * DIM + 2 * DIM);
-        assert_int_equal(info.bytes_sent, group == 1 ? queries : keys);
-        assert_int_equal(info.bytes_received, info.bytes_sent);
-        assert_int_equal(info.hops, R - 1);
-        assert_int_equal(info.steps, R);
+        assert_int_equal(ra_ring_plan_rank(plan, 1, &virtual), RA_OK);
         ra_ring_plan_free(plan);
+        options.transport = RA_TRANSPORT_MPI;
+        assert_int_equal(ra_ring_plan_create(&problem, NULL, &options, &plan), RA_OK);
+        assert_int_equal(ra_ring_plan_rank(plan, 1, &real), RA_OK);
+        ra_ring_plan_free(plan);
+        assert_int_equal(virtual.steps, steps[i]);
+        assert_true((steps[i] == R) == (virtual.bytes_sent == real.bytes_sent && virtual.hops == real.hops));
     }
 }
 
-/* With ring, threads and processes have the same bits: one sum of a row goes from rank to rank. */
+/* A storage that keeps nothing is refused where the plan reads sums out of it. */
+static void sums_are_not_kept_nowhere(void **state)
+{
+    (void)state;
+    ra_problem problem = RA_PROBLEM_INIT;
+    ra_ring_options options = RA_RING_OPTIONS_INIT;
+    ra_ring_plan *plan;
+    ra_comm *comm;
+    scene c;
+    enum { STORAGES = SAMPLE_LSE + 1 + RING_GRADIENTS };
+    ra_storage *storages[STORAGES] = {NULL};
+    problem.q_len = problem.kv_len = 10, problem.heads = 1, problem.head_dim = 4;
+    scene_make(&c, &problem, RA_F32);
+    options.ranks = 2, options.backward = 1, options.lent = 0, options.d_lse = 1;
+    assert_int_equal(ra_comm_sim(2, &comm), RA_OK);
+    assert_int_equal(ra_ring_plan_create(&problem, NULL, &options, &plan), RA_OK);
+    for (int i = 0; i <= SAMPLE_LSE; i++)
+        assert_int_equal(ra_storage_memory(&c.s.tensors[i], &storages[i]), RA_OK);
+    for (int i = 0; i < RING_GRADIENTS; i++)
+        assert_int_equal(i == RING_D_K ? ra_storage_null(&c.tensors[i], NULL, 0, NULL, &storages[SAMPLE_LSE + 1 + i])
+                                       : ra_storage_memory(&c.tensors[i], &storages[SAMPLE_LSE + 1 + i]),
+                         RA_OK);
+    ra_storage **g = storages + SAMPLE_LSE + 1;
+    assert_int_equal(ra_ring_run_backward(plan, comm, storages[SAMPLE_QUERY], storages[SAMPLE_KEY],
+                                          storages[SAMPLE_VALUE], storages[SAMPLE_OUTPUT], storages[SAMPLE_LSE],
+                                          g[RING_D_OUTPUT], g[RING_D_LSE], g[RING_D_Q], g[RING_D_K], g[RING_D_V], NULL),
+                     RA_ERROR_ARGUMENT);
+    REQUIRE(strstr(ra_last_message(), "d_k: its storage keeps nothing"), "%s", ra_last_message());
+    for (int i = 0; i < STORAGES; i++)
+        ra_storage_free(storages[i]);
+    ra_ring_plan_free(plan);
+    ra_comm_free(comm);
+    scene_free(&c);
+}
+
+static void the_side_that_moves_is_the_one_of_fewer_bytes(void **state)
+{
+    (void)state;
+    for (int group = 1; group <= 4; group *= 2) {
+        require_side(RA_STRATEGY_RING, group);
+        require_side(RA_STRATEGY_ALLGATHER, group);
+    }
+}
+
+/* Threads and processes have the same bits: sums are added up in an order that goes by the ranks. */
 static void real_ranks_have_the_same_bits(void **state)
 {
     (void)state;
+    static const ra_strategy strategies[] = {RA_STRATEGY_RING, RA_STRATEGY_ALLGATHER};
     ra_problem problem = RA_PROBLEM_INIT;
     scene c;
     problem.q_len = problem.kv_len = 500;
     problem.heads = 4, problem.kv_heads = 2, problem.head_dim = 16;
     problem.pattern = "window:200,60";
     scene_make(&c, &problem, RA_F32);
-    for (int way = WAY_THREADS; way < WAYS; way++) {
-        ring_case r = ring_case_make((enum way)way, 4, RA_STRATEGY_RING, RA_ORDER_ZIGZAG);
-        require_right(&c, &r, TOLERANCE);
-        for (int i = 0; i < 3 && way == WAY_THREADS; i++)
-            memcpy(c.local[i], c.tensors[RING_D_Q + i].data, (size_t)elements(&c.tensors[RING_D_Q + i]) * 4);
-        require_local_bits(&c, &r);
-    }
+    for (int strategy = 0; strategy < 2; strategy++)
+        for (int way = WAY_THREADS; way < WAYS; way++) {
+            ring_case r = ring_case_make((enum way)way, 4, strategies[strategy], RA_ORDER_ZIGZAG);
+            require_right(&c, &r, TOLERANCE);
+            for (int i = 0; i < 3 && way == WAY_THREADS; i++)
+                memcpy(c.local[i], c.tensors[RING_D_Q + i].data, (size_t)elements(&c.tensors[RING_D_Q + i]) * 4);
+            require_local_bits(&c, &r);
+        }
     scene_free(&c);
 }
 
@@ -484,6 +561,8 @@ int main(void)
         cmocka_unit_test(bits_do_not_depend_on_threads),
         cmocka_unit_test(real_ranks_have_the_same_bits),
         cmocka_unit_test(the_side_that_moves_is_the_one_of_fewer_bytes),
+        cmocka_unit_test(virtual_ranks_keep_sums_where_they_can),
+        cmocka_unit_test(sums_are_not_kept_nowhere),
         cmocka_unit_test(a_rank_holds_its_share),
         cmocka_unit_test(faults_end_the_run),
         cmocka_unit_test(a_plan_runs_in_its_own_direction),

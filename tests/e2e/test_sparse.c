@@ -66,6 +66,7 @@ static void choose_problem(choices *c, ra_problem *p, char *pattern, size_t size
     }
     p->pattern = pattern;
     choose_sparse(c, p->kv_len, pattern, size);
+    choose_positions(c, p);
 }
 
 /* Every kernel and tile order, any dtypes and strides. */

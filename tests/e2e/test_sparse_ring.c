@@ -39,6 +39,7 @@ static void choose_problem(choices *c, ra_problem *p, char *pattern, size_t size
     p->kv_len = chance(c, 3) ? choose(c, 1, 600) : p->q_len;
     p->pattern = pattern;
     choose_sparse(c, p->kv_len, pattern, size);
+    choose_positions(c, p);
 }
 
 /* Any strategy, order, transport and number of ranks, more than there are blocks among them. */

@@ -51,7 +51,8 @@ static ra_slot_rows slot_rows(const ra_pass *pass, int rank, const ra_rank_plan 
     int64_t own = pass->ring->planes * ra_partition_share(ra_pass_moving(pass), rank).rows,
             chunk = pass->ring->planes * pass->chunk_rows;
     (void)planned;
-    return (ra_slot_rows){.rows = {chunk > own ? chunk : own, chunk, own}};
+    return (ra_slot_rows){.rows = {chunk > own ? chunk : own, chunk, own},
+                          .roles = {pass->roles, pass->roles, pass->roles}};
 }
 
 static int slot(int64_t step)

@@ -4,8 +4,9 @@
 
 #include <string.h>
 
-/* The small problem: two blocks of keys, and positions below 0, as there are with more queries than keys. */
-enum { KEYS = 100, HEADS = 3, FIRST_POSITION = -5, ROWS = KEYS - FIRST_POSITION, LANES = 8 };
+/* The small problem: two blocks of keys that begin at a position of their own, and queries before and behind them. */
+enum { KEYS = 100, HEADS = 3, ORIGIN = 3, FIRST_POSITION = -5, END_POSITION = KEYS + 6 };
+enum { ROWS = END_POSITION - FIRST_POSITION, LANES = 8 };
 enum { GROUPS = (ROWS + LANES - 1) / LANES };
 
 /* Stands in for files: paths that begin with "no" cannot be read. */
@@ -44,7 +45,7 @@ static ra_status load_mask(const char *path, int64_t count, int64_t heads, uint6
 /* Each row's interval against the definition, where intervals are all there is. */
 static void check_intervals(const ra_pattern *pattern)
 {
-    for (int64_t position = FIRST_POSITION; position < KEYS; position++) {
+    for (int64_t position = FIRST_POSITION; position < END_POSITION; position++) {
         ra_interval seen = ra_pattern_interval(pattern, position);
         for (int64_t key = 0; key < KEYS; key++)
             MUST((key >= seen.lo && key < seen.hi) == (ra_pattern_sees(pattern, 0, position, key) > 0));
@@ -73,7 +74,7 @@ static void cover_tile(cover *c, const ra_tiles *tiles, int group, const ra_bloc
                 continue;
             int64_t query = ra_lattice_position(&c->lattice, c->first + (int64_t)group * LANES + row);
             int64_t key = ra_lattice_position(&c->lattice, block->first + k);
-            MUST(query >= FIRST_POSITION && query < KEYS && key >= 0 && key < KEYS);
+            MUST(query >= FIRST_POSITION && query < END_POSITION && key >= 0 && key < KEYS);
             c->times[query - FIRST_POSITION][key]++;
             counted++;
         }
@@ -90,12 +91,13 @@ static void cover_branch(cover *c, int branch)
     ra_tile tile;
     MUST(memory.sieve);
     c->lattice = ra_pattern_lattice(c->pattern, c->head, branch);
-    ra_interval members = ra_branch_members(&c->lattice, FIRST_POSITION, KEYS);
+    ra_interval members = ra_branch_members(&c->lattice, FIRST_POSITION, END_POSITION);
     c->first = members.lo;
     ra_tiles_begin(&tiles, c->pattern, c->head, branch, LANES, &memory);
     for (int64_t member = members.lo; member < members.hi; member += LANES)
         ra_tiles_add(&tiles, member, (int)(members.hi - member < LANES ? members.hi - member : LANES));
-    ra_tiles_seek(&tiles, 0, ra_branch_members(&c->lattice, 0, KEYS).hi);
+    ra_interval keys = ra_branch_members(&c->lattice, 0, KEYS);
+    ra_tiles_seek(&tiles, keys.lo, keys.hi);
     while (ra_tiles_next(&tiles, &block)) {
         ra_tiles_look(&tiles, &block);
         for (int group = 0; group < tiles.group_count; group++)
@@ -126,7 +128,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     text[size] = 0;
 
     ra_pattern pattern;
-    if (ra_pattern_parse(text, KEYS, HEADS, &files, &pattern))
+    if (ra_pattern_parse(text, &(ra_pattern_shape){.kv_len = KEYS, .heads = HEADS, .origin = ORIGIN}, &files, &pattern))
         MUST(*ra_last_message());
     else {
         if (ra_pattern_is_interval(&pattern))

@@ -53,6 +53,7 @@ static void random_problems(void **state)
         sample s;
         choose_problem(&c, &problem);
         choose_pattern(&c, problem.kv_len, pattern, sizeof pattern);
+        choose_positions(&c, &problem);
         problem.pattern = pattern;
         sample_make_any(&s, &problem, &c);
         oracle_rows expected = sample_oracle(&s, ORACLE_ROWS, &c);

@@ -113,7 +113,7 @@ no() {
     [[ $(cat state* | cksum) == "$before" ]] || fail "has changed the checkpoint: $2"
     kept "$2"
 }
-no 2 'it has "pattern: full (cd02257c)", this one "pattern: causal' --pattern causal
+no 2 'it has "pattern: full (883b247c)", this one "pattern: causal' --pattern causal
 if [[ -n ${RINGATTN_SLOW:-} ]]; then
     over 2 "${job[@]}" "${saved[@]}"
     (($? == 2)) || fail 'two processes go on from three'

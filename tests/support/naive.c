@@ -26,8 +26,8 @@ static void read_setting(naive_term *t, const char *text)
     const struct {
         const char *name;
         int64_t *number;
-    } settings[] = {{"local=", &t->local}, {"global=", &t->global}, {"stride=", &t->stride}};
-    for (int i = 0; i < 3; i++)
+    } settings[] = {{"local=", &t->local}, {"global=", &t->global}, {"stride=", &t->stride}, {"prefix=", &t->prefix}};
+    for (int i = 0; i < 4; i++)
         if (strncmp(text, settings[i].name, strlen(settings[i].name)) == 0) {
             *settings[i].number = atoll(text + strlen(settings[i].name));
             return;
@@ -45,7 +45,7 @@ static naive_term read_term(char *text)
         t.local = -1; /* the mask replaces the diagonal */
     char *rest = NULL, *part = strtok_r(text, ":", &rest);
     snprintf(t.name, sizeof t.name, "%s", part);
-    if ((part = strtok_r(NULL, ":", &rest)))
+    if (strcmp(t.name, "causal") != 0 && (part = strtok_r(NULL, ":", &rest)))
         read_numbers(&t, part);
     while ((part = strtok_r(NULL, ":", &rest)))
         read_setting(&t, part);
@@ -89,6 +89,12 @@ static bool in_one_document(const naive_term *t, int64_t position, int64_t key)
         if (position >= first && position < first + t->number[i])
             return key >= first && key < first + t->number[i];
     return false;
+}
+
+static bool in_one_chunk(const naive_term *t, int64_t position, int64_t key)
+{
+    int64_t first = key - key % t->number[0];
+    return position >= first && position < first + t->number[0];
 }
 
 /* Heads dealt out in order, one group of them after the other; the first groups have one more. */
@@ -135,9 +141,9 @@ static int in_branches(const naive_pattern *p, const naive_term *t, int64_t head
 
 static bool in_kept_block(const naive_pattern *p, const naive_term *t, int64_t head, int64_t position, int64_t key)
 {
-    if (position < 0)
-        return false;
     int64_t size = t->number[0], blocks = (p->kv_len + size - 1) / size, i = position / size, j = key / size;
+    if (position < 0 || i >= blocks) /* there is no such row of blocks */
+        return false;
     int64_t apart = i > j ? i - j : j - i;
     return apart <= t->local || i < t->global || j < t->global || (t->stride && apart % t->stride == 0) ||
            (p->mask && p->mask[((p->mask_by_head ? head : 0) * blocks + i) * blocks + j]);
@@ -149,13 +155,15 @@ int naive_sees(const naive_pattern *p, int64_t head, int64_t position, int64_t k
     for (int i = 0; i < p->count && times; i++) {
         const naive_term *t = &p->terms[i];
         if (strcmp(t->name, "causal") == 0)
-            times *= key <= position;
+            times *= key <= position || key + p->key_position < t->prefix;
+        else if (strcmp(t->name, "chunks") == 0)
+            times *= in_one_chunk(t, position + p->key_position, key + p->key_position);
         else if (strcmp(t->name, "window") == 0)
             times *= in_window(t, position, key);
         else if (strcmp(t->name, "documents") == 0)
             times *= in_one_document(t, position, key);
         else if (strcmp(t->name, "dilated") == 0)
-            times *= in_branches(p, t, head, position, key);
+            times *= in_branches(p, t, head, position + p->key_position, key + p->key_position);
         else if (strcmp(t->name, "blocks") == 0)
             times *= in_kept_block(p, t, head, position, key);
         else

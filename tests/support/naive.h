@@ -14,11 +14,12 @@ typedef struct naive_term {
     char name[16], mode[16];
     int count; /* of numbers: lengths of documents, sides of a window, segments of branches, the size of blocks */
     int64_t number[NAIVE_NUMBERS], rate[NAIVE_NUMBERS];
-    int64_t local, global, stride;
+    int64_t local, global, stride, prefix;
 } naive_term;
 
 typedef struct naive_pattern {
     int64_t kv_len, heads;
+    int64_t key_position; /* 0 unless it is set afterwards */
     int count;
     naive_term terms[NAIVE_TERMS];
     const uint8_t *mask; /* of a blocks term: NULL, or [heads or 1][blocks][blocks] */
@@ -31,10 +32,10 @@ naive_pattern naive_read(const char *text, int64_t kv_len, int64_t heads);
 /* The dilated term of a text alone; false, and no term, when it has none. */
 bool naive_read_dilated(const char *text, int64_t kv_len, int64_t heads, naive_pattern *pattern);
 
-/* How often a head's query at a position sees a key. */
+/* How often a head's query at a position, counted from key 0, sees a key. */
 int naive_sees(const naive_pattern *pattern, int64_t head, int64_t position, int64_t key);
 
-/* Whether one branch of a dilated term has both; a branch that is not the head's has nothing. */
+/* Whether one branch of a dilated term has both, by their positions; a branch that is not the head's has nothing. */
 bool naive_in_branch(const naive_term *dilated, int64_t heads, int branch, int64_t head, int64_t position, int64_t key);
 
 #endif

@@ -45,13 +45,15 @@ static void append_documents(choices *c, int64_t kv_len, char *text, size_t size
 static void append_interval_term(choices *c, int64_t kv_len, char *text, size_t size)
 {
     int64_t reach = chance(c, 3) ? 3 : kv_len;
-    switch (choose(c, 0, 4)) {
+    switch (choose(c, 0, 6)) {
     case 0: append(text, size, "full"); break;
     case 1: append(text, size, "causal"); break;
     case 2: append(text, size, "window:%lld", (long long)choose(c, 0, reach)); break;
     case 3:
         append(text, size, "window:%lld,%lld", (long long)choose(c, 0, reach), (long long)choose(c, 0, reach));
         break;
+    case 4: append(text, size, "causal:prefix=%lld", (long long)choose(c, 0, kv_len + 5)); break;
+    case 5: append(text, size, "chunks:%lld", (long long)choose(c, 1, chance(c, 2) ? 30 : kv_len + 10)); break;
     default: append_documents(c, kv_len, text, size); break;
     }
 }
@@ -117,6 +119,23 @@ void choose_sparse(choices *c, int64_t kv_len, char *text, size_t size)
 void choose_pattern(choices *c, int64_t kv_len, char *text, size_t size)
 {
     (chance(c, 2) ? choose_intervals : choose_sparse)(c, kv_len, text, size);
+}
+
+void choose_positions(choices *c, ra_problem *p)
+{
+    int64_t both = p->q_len + p->kv_len;
+    if (chance(c, 2))
+        return;
+    if (!chance(c, 3))
+        p->key_position = chance(c, 6) ? choose(c, 0, INT64_C(1) << 55) : choose(c, 0, chance(c, 2) ? 20 : 3 * both);
+    if (chance(c, 4))
+        return;
+    int64_t before = p->key_position - p->q_len - 9, end = p->key_position + p->kv_len;
+    p->query_position = chance(c, 4)   ? choose(c, 0, INT64_C(1) << 56)
+                        : chance(c, 2) ? end - p->q_len + choose(c, -9, 70)
+                                       : choose(c, before, end + 9);
+    if (p->query_position < 0)
+        p->query_position = 0;
 }
 
 /* ---- Tensors --------------------------------------------------------------------------------------------------- */
@@ -330,8 +349,10 @@ const char *sample_text(const sample *s)
 {
     static char text[1024];
     const ra_problem *p = &s->problem;
-    snprintf(text, sizeof text, "%s, batch %lld, length %lld:%lld, heads %lld:%lld, dim %lld:%lld, scale %g",
-             s->pattern, (long long)p->batch, (long long)p->q_len, (long long)p->kv_len, (long long)p->heads,
-             (long long)p->kv_heads, (long long)p->head_dim, (long long)p->value_dim, p->scale);
+    snprintf(text, sizeof text,
+             "%s, batch %lld, length %lld:%lld, at %lld:%lld, heads %lld:%lld, dim %lld:%lld, scale %g", s->pattern,
+             (long long)p->batch, (long long)p->q_len, (long long)p->kv_len, (long long)p->query_position,
+             (long long)p->key_position, (long long)p->heads, (long long)p->kv_heads, (long long)p->head_dim,
+             (long long)p->value_dim, p->scale);
     return text;
 }

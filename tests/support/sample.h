@@ -22,6 +22,12 @@ void choose_pattern(choices *c, int64_t kv_len, char *text, size_t size);
 void choose_intervals(choices *c, int64_t kv_len, char *text, size_t size);
 void choose_sparse(choices *c, int64_t kv_len, char *text, size_t size);
 
+/*
+ * Positions of the first query and the first key: those that they have by default, or others, so that queries sit
+ * before, among or behind the keys. q_len and kv_len are set.
+ */
+void choose_positions(choices *c, ra_problem *problem);
+
 /* The problem's tensors as dense float32 [batch, seq, heads, dim], inputs standard normal. */
 void sample_make(sample *s, const ra_problem *problem);
 

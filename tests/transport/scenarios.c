@@ -70,6 +70,33 @@ static bool one_tag_in_order(peer *me)
     return true;
 }
 
+/*
+ * A receive between two others that are for one rank and tag: while its bytes are copied, the messages for those two
+ * are begun.
+ */
+static bool one_tag_in_order_beside_others(peer *me)
+{
+    enum { ROUNDS = 60, SMALL = 100, LARGE = 1 << 20 };
+    for (int64_t round = 0; round < ROUNDS && me->transport.ranks > 2; round++) {
+        parcel *first = make_parcel(me, SMALL, 1), *other = make_parcel(me, LARGE, 1);
+        parcel *second = make_parcel(me, 2 * SMALL, 1);
+        ra_transport_state found;
+        TRY(begin_receive(me, left_of(me), 0, first));
+        TRY(begin_receive(me, right_of(me), 0, other));
+        TRY(begin_receive(me, left_of(me), 0, second));
+        TRY(begin_send(me, left_of(me), 0, round, make_parcel(me, LARGE, 2)));
+        TRY(turn(me, &found));
+        TRY(begin_send(me, right_of(me), 0, 2 * round, make_parcel(me, SMALL, 2)));
+        TRY(begin_send(me, right_of(me), 0, 2 * round + 1, make_parcel(me, 2 * SMALL, 2)));
+        TRY(finish_all(me));
+        CHECK(me, holds(first, left_of(me), me->transport.rank, 0, 2 * round));
+        CHECK(me, holds(other, right_of(me), me->transport.rank, 0, round));
+        CHECK(me, holds(second, left_of(me), me->transport.rank, 0, 2 * round + 1));
+        free_memory(me, false);
+    }
+    return true;
+}
+
 /* At step n a rank passes on what was made n ranks to its left. */
 static int maker_in_ring(int from, int64_t n, int ranks)
 {
@@ -412,6 +439,7 @@ const scenario scenarios[] = {
     ANY(unfinished_are_counted, NULL),
     ANY(empty_messages_order_memory, NULL),
     ANY(nonsense_is_refused, NULL),
+    REAL(one_tag_in_order_beside_others),
     REAL(a_message_before_leaving),
     REAL(silence_is_measured),
     REAL(silence_begins_with_waiting),

@@ -89,6 +89,11 @@ static void what_costs_most(void **state)
     lost.work.all.pairs = 150;
     assert_string_equal(reason_of(&lost, &best), "50% slower: with masked lanes it works on 1.50 times as many pairs");
 
+    lost.work.passes = 2;
+    assert_string_equal(reason_of(&lost, &best),
+                        "50% slower: it goes twice through all pairs, with seven products of each instead of five");
+
+    lost.work.passes = 0;
     lost.work.all.pairs = 100;
     lost.work.all.kept = 35;
     lost.work.all.regions = 18;
@@ -141,6 +146,20 @@ static void the_command(void **state)
     command_is(&a, ATTEND "causal+window:5,0 --threads 2 --kernel generic");
 }
 
+/* Gradients are computed from the results of a forward pass. */
+static void the_command_of_gradients(void **state)
+{
+    (void)state;
+    advice a = {.problem = RA_PROBLEM_INIT, .options = RA_OPTIONS_INIT, .ring = RA_RING_OPTIONS_INIT, .count = 1};
+    a.problem.pattern = "causal";
+    a.ring.memory = MEMORY;
+    a.ring.backward = 1;
+    a.choices[0] = ring_of(RA_STRATEGY_RING, 1, 500);
+    command_is(&a, "ringattn gradient --query q.npy --key k.npy --value v.npy --output o.npy --lse lse.npy"
+                   " --output-gradient do.npy --query-gradient dq.npy --key-gradient dk.npy --value-gradient dv.npy"
+                   " --pattern causal --ring 4 --strategy ring --order contiguous --transport sim --memory 1000");
+}
+
 /* Processes elsewhere may have other defaults; a shell must not take a pattern apart. */
 static void the_command_of_processes(void **state)
 {
@@ -165,6 +184,7 @@ int main(void)
         cmocka_unit_test(what_costs_most),
         cmocka_unit_test(what_is_as_fast),
         cmocka_unit_test(the_command),
+        cmocka_unit_test(the_command_of_gradients),
         cmocka_unit_test(the_command_of_processes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -34,7 +34,8 @@ static ra_pattern blocks_of(int64_t count, int64_t heads, const char *settings)
     ra_pattern pattern;
     char text[256];
     snprintf(text, sizeof text, "blocks:3%s", settings);
-    REQUIRE(!ra_pattern_parse(text, 3 * count - 1, heads, &files, &pattern), "%s: %s", text, ra_last_message());
+    REQUIRE(!ra_pattern_parse(text, &(ra_pattern_shape){.kv_len = 3 * count - 1, .heads = heads}, &files, &pattern),
+            "%s: %s", text, ra_last_message());
     assert_true(pattern.blocks && pattern.blocks->count == count);
     return pattern;
 }

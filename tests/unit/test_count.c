@@ -2,6 +2,7 @@
  */
 #include "plan/plan.h"
 #include "shares.h"
+#include "support/sample.h"
 #include "support/unit.h"
 
 #include <stdio.h>
@@ -41,17 +42,21 @@ static void choose_documents(choices *c, int64_t length, char *text, size_t size
     }
 }
 
-static void choose_pattern(choices *c, int64_t length, char *text, size_t size)
+static void choose_intervals_here(choices *c, int64_t length, char *text, size_t size)
 {
     int64_t left = choose(c, 0, chance(c, 2) ? length : 200), right = choose(c, 0, chance(c, 2) ? length : 200);
     if (chance(c, 3))
-        choose_documents(c, length, text, size - 80);
+        choose_documents(c, length, text, size - 160);
     else
         snprintf(text, size, "full");
     if (chance(c, 2))
         snprintf(text + strlen(text), 64, "+window:%lld,%lld", (long long)left, (long long)right);
+    if (chance(c, 3))
+        snprintf(text + strlen(text), 40, "+chunks:%lld", (long long)choose(c, 1, chance(c, 2) ? length : 200));
     if (chance(c, 2))
         snprintf(text + strlen(text), 16, "+causal");
+    else if (chance(c, 3))
+        snprintf(text + strlen(text), 40, "+causal:prefix=%lld", (long long)choose(c, 0, length));
 }
 
 static void require_counts(const ra_plan *plan, const ra_partition *queries, int rank, const char *what)
@@ -86,11 +91,13 @@ static void counts_of_shares(void **state)
         problem.heads = choose(&c, 1, 2), problem.head_dim = 8;
         problem.q_len = choose(&c, 1, 6000);
         problem.kv_len = chance(&c, 2) ? problem.q_len : choose(&c, 1, 6000);
-        choose_pattern(&c, problem.kv_len, text, sizeof text);
+        choose_intervals_here(&c, problem.kv_len, text, sizeof text);
+        choose_positions(&c, &problem);
         problem.pattern = text;
         options.kernel = kernels[choose(&c, 0, 1)];
-        snprintf(what, sizeof what, "seed %llu, %lld queries, %lld keys, \"%.4000s\"", (unsigned long long)s.first,
-                 (long long)problem.q_len, (long long)problem.kv_len, text);
+        snprintf(what, sizeof what, "seed %llu, %lld queries, %lld keys, at %lld:%lld, \"%.4000s\"",
+                 (unsigned long long)s.first, (long long)problem.q_len, (long long)problem.kv_len,
+                 (long long)problem.query_position, (long long)problem.key_position, text);
         REQUIRE(!ra_plan_create(&problem, &options, &plan), "%s: %s", what, ra_last_message());
         choose_partition(&c, problem.q_len, ranks, &queries);
         for (int rank = 0; rank < ranks; rank++)
@@ -112,7 +119,8 @@ static void walk_tile(const ra_plan *p, const ra_workload *w, int64_t head, int 
     ra_tiles_begin(tiles, &p->pattern, head, branch, w->grouping.lanes, memory);
     for (ra_members m; ra_members_next(&walk, &m);)
         ra_tiles_add(tiles, m.member, m.rows);
-    ra_tiles_seek(tiles, 0, ra_branch_members(&lattice, 0, p->kv_len).hi);
+    ra_interval keys = ra_branch_members(&lattice, 0, p->kv_len);
+    ra_tiles_seek(tiles, keys.lo, keys.hi);
     while (ra_tiles_next(tiles, &block)) {
         ra_tiles_look(tiles, &block);
         for (int g = 0; g < tiles->group_count; g++)
@@ -148,12 +156,12 @@ static counts walk_tiles(const ra_plan *p, const ra_workload *w)
 static void choose_dilated(choices *c, char *text, size_t size)
 {
     static const char *const modes[] = {"paper", "union", "grouped", "torchscale"};
-    static const char *const others[] = {"", "+causal", "+window:70,9"};
+    static const char *const others[] = {"", "+causal", "+window:70,9", "+chunks:96", "+chunks:1000+causal"};
     int64_t segment = choose(c, 8, 64), rate = choose(c, 1, 2), branches = choose(c, 1, 3);
     size_t at = (size_t)snprintf(text, size, "dilated:");
     for (int64_t i = 0; i < branches; i++, segment *= choose(c, 1, 2), rate *= choose(c, 1, 2))
         at += (size_t)snprintf(text + at, size - at, "%s%lld/%lld", i ? "," : "", (long long)segment, (long long)rate);
-    snprintf(text + at, size - at, ":mode=%s%s", modes[choose(c, 0, 3)], others[choose(c, 0, 2)]);
+    snprintf(text + at, size - at, ":mode=%s%s", modes[choose(c, 0, 3)], others[choose(c, 0, 4)]);
 }
 
 static void require_walked(const ra_plan *plan, const ra_partition *queries, int rank, const char *what)
@@ -181,6 +189,7 @@ static void counts_of_dilated_shares(void **state)
         problem.q_len = choose(&c, 1, 20000);
         problem.kv_len = chance(&c, 2) ? problem.q_len : choose(&c, 1, 20000);
         choose_dilated(&c, text, sizeof text);
+        choose_positions(&c, &problem);
         problem.pattern = text;
         snprintf(what, sizeof what, "seed %llu, %lld queries, %lld keys, \"%s\"", (unsigned long long)s.first,
                  (long long)problem.q_len, (long long)problem.kv_len, text);

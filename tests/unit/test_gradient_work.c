@@ -57,6 +57,7 @@ static void choose_work(choices *c, work_case *w, int64_t longest, uint64_t seed
     else
         choose_pattern(c, problem.kv_len, w->text, sizeof w->text);
     problem.pattern = w->text;
+    choose_positions(c, &problem);
     options.tiles = ORDERS[choose(c, 0, 3)];
     w->threads = (int)choose(c, 1, 8);
     w->ranks = (int)choose(c, 1, 5);
@@ -282,7 +283,8 @@ static void walk_task(const work_case *w, const ra_workload *work, const ra_grad
     ra_tile part;
     double heads = (double)t->heads;
     add_groups(w, work, t, k);
-    ra_tiles_seek(&k->tiles, 0, ra_branch_members(&k->tiles.lattice, 0, w->plan->kv_len).hi);
+    ra_interval keys = ra_branch_members(&k->tiles.lattice, 0, w->plan->kv_len);
+    ra_tiles_seek(&k->tiles, keys.lo, keys.hi);
     while (ra_tiles_next(&k->tiles, &block)) {
         ra_tiles_look(&k->tiles, &block);
         for (int g = 0; g < k->tiles.group_count; g++) {
@@ -309,7 +311,7 @@ static double rows_of_branches(const ra_plan *p, const ra_workload *work)
                 ra_range range = ra_share_range(&work->queries, i);
                 for (int64_t query = range.first; query < range.end; query++) {
                     int64_t position = query + p->offset;
-                    rows += ra_lattice_plain(&lattice) || (position >= 0 && ra_lattice_has(&lattice, position));
+                    rows += ra_lattice_plain(&lattice) || ra_lattice_has(&lattice, position);
                 }
             }
         }

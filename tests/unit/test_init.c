@@ -17,6 +17,7 @@ typedef ra_status (*set_up)(void *memory, size_t size);
     }
 
 KIND(ra_problem, RA_PROBLEM_INIT)
+KIND(ra_score_arrays, RA_SCORE_ARRAYS_INIT)
 KIND(ra_options, RA_OPTIONS_INIT)
 KIND(ra_plan_info, RA_PLAN_INFO_INIT)
 KIND(ra_stats, RA_STATS_INIT)
@@ -37,10 +38,9 @@ static const struct kind {
     set_up init;
     const void *defaults;
     size_t size;
-} kinds[] = {OF(ra_problem),    OF(ra_options),    OF(ra_plan_info),
-             OF(ra_stats),      OF(ra_array_info), OF(ra_ring_options),
-             OF(ra_rank_info),  OF(ra_rank_stats), OF(ra_checkpoint_options),
-             OF(ra_system_info)};
+} kinds[] = {OF(ra_problem),    OF(ra_score_arrays),       OF(ra_options),      OF(ra_plan_info),
+             OF(ra_stats),      OF(ra_array_info),         OF(ra_ring_options), OF(ra_rank_info),
+             OF(ra_rank_stats), OF(ra_checkpoint_options), OF(ra_system_info)};
 enum { KINDS = sizeof kinds / sizeof *kinds, MORE = 64, UNTOUCHED = 0x5a };
 
 /* The first `size` bytes of a struct as the macro has them, but for its size, and nothing after them. */

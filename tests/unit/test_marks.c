@@ -45,6 +45,7 @@ static void scene_make(scene *s, choices *c, uint64_t seed)
     problem.pattern = s->pattern;
     options.threads = 1;
     choose_pattern(c, problem.kv_len, s->pattern, sizeof s->pattern);
+    choose_positions(c, &problem);
     REQUIRE(!ra_plan_create(&problem, &options, &s->plan), "seed %llu: %s", (unsigned long long)seed,
             ra_last_message());
     choose_partition(c, problem.q_len, (int)choose(c, 1, MOST_RANKS), &s->q_partition);

@@ -91,7 +91,7 @@ static void ranks_wait_for_the_busiest(void **state)
 
 /* ---- Plans ------------------------------------------------------------------------------------------------------- */
 
-static model_work work_of(const ra_problem *problem, const ra_ring_options *ring)
+static model_work work_of_direction(const ra_problem *problem, const ra_ring_options *ring, bool backward)
 {
     ra_options options = RA_OPTIONS_INIT;
     model_work work;
@@ -105,10 +105,15 @@ static model_work work_of(const ra_problem *problem, const ra_ring_options *ring
     } else {
         ra_plan *plan = NULL;
         assert_int_equal(ra_plan_create(problem, &options, &plan), RA_OK);
-        assert_int_equal(model_work_of_plan(problem, plan, &work), RA_OK);
+        assert_int_equal(model_work_of_plan(problem, plan, backward, &work), RA_OK);
         ra_plan_free(plan);
     }
     return work;
+}
+
+static model_work work_of(const ra_problem *problem, const ra_ring_options *ring)
+{
+    return work_of_direction(problem, ring, false);
 }
 
 static void work_is_read_from_the_plan(void **state)
@@ -240,6 +245,79 @@ static void bytes_that_are_copied(void **state)
     }
 }
 
+/* ---- Gradients --------------------------------------------------------------------------------------------------- */
+
+/* Five products of a pair in one piece: three by the head dim, two by the value dim. There is no decoding. */
+static void gradients_in_one_piece(void **state)
+{
+    (void)state;
+    ra_problem problem = problem_of(512, "full");
+    model_work work = work_of_direction(&problem, NULL, true);
+    near(work.all.pairs, 4.0 * 512 * 512 * (3 * 16 + 2 * 8));
+    near(work.all.rows, 4.0 * 512 * 24);
+    near(work.passes, 1);
+    problem.q_len = 1;
+    problem.kv_len = 512;
+    assert_int_equal(work_of_direction(&problem, NULL, true).kind, MODEL_PLAIN);
+}
+
+/* Once through the problem where sums can travel between real ranks, else twice, with seven products. */
+static void gradients_over_ranks(void **state)
+{
+    (void)state;
+    const double once = 3 * 16 + 2 * 8, twice = 4 * 16 + 3 * 8;
+    const struct {
+        ra_strategy strategy;
+        ra_transport_kind transport;
+        double pair, passes;
+    } cases[] = {
+        {RA_STRATEGY_RING, RA_TRANSPORT_SIM, once, 1},      {RA_STRATEGY_ALLGATHER, RA_TRANSPORT_SIM, once, 1},
+        {RA_STRATEGY_ALLGATHER, RA_TRANSPORT_MPI, once, 1}, {RA_STRATEGY_BROADCAST, RA_TRANSPORT_SIM, twice, 2},
+        {RA_STRATEGY_RING, RA_TRANSPORT_THREADS, once, 1},  {RA_STRATEGY_RING, RA_TRANSPORT_MPI, once, 1},
+        {RA_STRATEGY_BROADCAST, RA_TRANSPORT_MPI, twice, 2}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int kv_heads = 1; kv_heads <= 4; kv_heads *= 4) { /* keys travel, and queries */
+            ra_problem problem = problem_of(1024, "full");
+            ra_ring_options ring = RA_RING_OPTIONS_INIT;
+            problem.kv_heads = kv_heads;
+            ring.backward = 1;
+            ring.ranks = 4;
+            ring.strategy = cases[i].strategy;
+            ring.transport = cases[i].transport;
+            model_work work = work_of(&problem, &ring);
+            near(work.all.pairs, 4.0 * 1024 * 1024 * cases[i].pair);
+            near(work.busiest.pairs, work.all.pairs / 4);
+            near(work.all.rows, cases[i].passes * 4.0 * 1024 * 24);
+            near(work.passes, cases[i].passes);
+        }
+}
+
+/*
+ * Inputs in each pass, gradients once, and what others sent: nothing is read where it lies. With ring, keys and values
+ * go along with their sums, and these back to their owners.
+ */
+static void bytes_of_gradients(void **state)
+{
+    (void)state;
+    const ra_problem problem = problem_of(1024, "full");
+    const double keys = 1024.0 * 2 * 24 * 4;                  /* with values */
+    const double queries = 1024.0 * 4 * (16 + 8 + 8 + 1) * 4; /* outputs, their gradients, lse */
+    const double moved = 1024.0 * 4 * (16 + 8 + 1 + 1) * 4;   /* queries that travel, with deltas */
+    const double inputs = keys + queries, results = 1024.0 * 4 * 16 * 4 + keys;
+    for (int lent = 0; lent <= 1; lent++) {
+        ra_ring_options ring = RA_RING_OPTIONS_INIT;
+        ring.ranks = 4;
+        ring.backward = 1;
+        ring.lent = lent;
+        model_work work = work_of(&problem, &ring);
+        near(work.all.bytes, inputs + results + 3 * (keys + keys) + keys);
+        near(work.busiest.bytes, work.all.bytes / 4);
+        ring.strategy = RA_STRATEGY_BROADCAST;
+        ring.transport = RA_TRANSPORT_MPI;
+        near(work_of(&problem, &ring).all.bytes, 2 * inputs + results + 2 * 3 * (keys + moved));
+    }
+}
+
 static void a_prediction_plans_by_itself(void **state)
 {
     (void)state;
@@ -273,6 +351,9 @@ int main(void)
         cmocka_unit_test(kinds_of_tiles),
         cmocka_unit_test(the_busiest_rank),
         cmocka_unit_test(bytes_that_are_copied),
+        cmocka_unit_test(gradients_in_one_piece),
+        cmocka_unit_test(gradients_over_ranks),
+        cmocka_unit_test(bytes_of_gradients),
         cmocka_unit_test(a_prediction_plans_by_itself),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -51,7 +51,8 @@ static void head_sees(const char *text, int64_t heads, int64_t head, int64_t pos
 {
     ra_pattern pattern;
     char row[KEYS + 1] = "..........";
-    REQUIRE(!ra_pattern_parse(text, KEYS, heads, &files, &pattern), "%s: %s", text, ra_last_message());
+    REQUIRE(!ra_pattern_parse(text, &(ra_pattern_shape){.kv_len = KEYS, .heads = heads}, &files, &pattern), "%s: %s",
+            text, ra_last_message());
     for (int key = 0; key < KEYS; key++) {
         int times = ra_pattern_sees(&pattern, head, position, key);
         row[key] = (char)(times > 1 ? '0' + times : times ? '#' : '.');
@@ -194,8 +195,9 @@ static void windows_exhaustively(void **state)
             char text[64];
             ra_pattern pattern;
             snprintf(text, sizeof text, "window:%d,%d%s", window / 11 % 11, window % 11, window < 121 ? "" : "+causal");
-            assert_int_equal(ra_pattern_parse(text, kv_len, 1, &files, &pattern), RA_OK);
-            for (int64_t position = -12; position < kv_len; position++)
+            assert_int_equal(
+                ra_pattern_parse(text, &(ra_pattern_shape){.kv_len = kv_len, .heads = 1}, &files, &pattern), RA_OK);
+            for (int64_t position = -12; position < kv_len + 12; position++)
                 interval_is_the_definition(&pattern, text, position);
             ra_pattern_clear(&pattern);
         }
@@ -214,8 +216,9 @@ static void documents_exhaustively(void **state)
                     end += sprintf(end, i == kv_len ? "%d" : "%d,", length);
                     length = 0;
                 }
-            REQUIRE(!ra_pattern_parse(text, kv_len, 1, &files, &pattern), "%s", ra_last_message());
-            for (int64_t position = -2; position < kv_len; position++)
+            REQUIRE(!ra_pattern_parse(text, &(ra_pattern_shape){.kv_len = kv_len, .heads = 1}, &files, &pattern), "%s",
+                    ra_last_message());
+            for (int64_t position = -2; position < kv_len + 2; position++)
                 interval_is_the_definition(&pattern, text, position);
             ra_pattern_clear(&pattern);
         }
@@ -230,11 +233,18 @@ static void random_combinations(void **state)
         char text[256], named[320];
         int64_t kv_len = choose(&c, 1, 150);
         ra_pattern pattern;
+        ra_pattern_shape shape = {.kv_len = kv_len, .heads = 1, .origin = chance(&c, 2) ? choose(&c, 0, 300) : 0};
         choose_intervals(&c, kv_len, text, sizeof text);
         snprintf(named, sizeof named, "seed %llu: %s", (unsigned long long)seed, text);
-        REQUIRE(!ra_pattern_parse(text, kv_len, 1, &files, &pattern), "%s: %s", named, ra_last_message());
-        for (int64_t position = -20; position < kv_len; position++)
+        REQUIRE(!ra_pattern_parse(text, &shape, &files, &pattern), "%s: %s", named, ra_last_message());
+        ra_interval before = {0, 0};
+        for (int64_t position = -20; position < kv_len + 40; position++) {
+            ra_interval seen = ra_pattern_interval(&pattern, position);
             interval_is_the_definition(&pattern, named, position);
+            REQUIRE(seen.lo >= before.lo && seen.hi >= before.hi, "%s at %lld: an end moves back", named,
+                    (long long)position);
+            before = seen;
+        }
         ra_pattern_clear(&pattern);
     }
 }
@@ -247,6 +257,7 @@ typedef struct sparse {
     const ra_pattern *pattern;
     const naive_term *dilated; /* NULL: none */
     int64_t heads, head;
+    int64_t origin; /* positions before key 0 */
 } sparse;
 
 #define SPARSE_REQUIRE(s, condition, at)                                                                               \
@@ -257,8 +268,12 @@ typedef struct sparse {
 static bool branch_has(const sparse *s, int branch, int64_t position, int64_t key)
 {
     const naive_term *d = s->dilated;
+    const ra_blocks *b = s->pattern->blocks;
+    if (b && (position < 0 || position >= (s->pattern->kv_len + b->size - 1) / b->size * b->size))
+        return false;
     if (!d)
-        return !s->pattern->blocks || position >= 0;
+        return true;
+    position += s->origin, key += s->origin;
     for (int i = 0; strcmp(d->mode, "grouped") == 0 && i < d->count; i++)
         if (naive_in_branch(d, s->heads, i, s->head, position, key))
             return true;
@@ -284,8 +299,8 @@ static void branch_intervals_are_the_definition(const sparse *s, int64_t positio
         SPARSE_REQUIRE(s, here.hi - here.lo == 0 || here.hi - here.lo == 1, position);
         if (here.lo < here.hi)
             seen = ra_branch_interval(s->pattern, &lattice, here.lo);
-        int64_t all = ra_branch_members(&lattice, 0, s->pattern->kv_len).hi;
-        SPARSE_REQUIRE(s, seen.lo >= seen.hi || (seen.lo >= 0 && seen.hi <= all), position);
+        ra_interval all = ra_branch_members(&lattice, 0, s->pattern->kv_len);
+        SPARSE_REQUIRE(s, seen.lo >= seen.hi || (seen.lo >= all.lo && seen.hi <= all.hi), position);
         for (int64_t key = 0; key < s->pattern->kv_len; key++) {
             ra_interval member = ra_branch_members(&lattice, key, key + 1);
             bool inside = member.lo < member.hi && member.lo >= seen.lo && member.lo < seen.hi;
@@ -318,7 +333,8 @@ static void masks_leave_rows_blind(void **state)
     enum { KEYS_HERE = 40, HEADS = 3 };
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         ra_pattern pattern;
-        REQUIRE(!ra_pattern_parse(texts[i], KEYS_HERE, HEADS, &files, &pattern), "%s: %s", texts[i], ra_last_message());
+        REQUIRE(!ra_pattern_parse(texts[i], &(ra_pattern_shape){.kv_len = KEYS_HERE, .heads = HEADS}, &files, &pattern),
+                "%s: %s", texts[i], ra_last_message());
         for (int64_t head = 0; head < HEADS; head++) {
             sparse s = {.pattern = &pattern, .heads = HEADS, .head = head};
             snprintf(s.text, sizeof s.text, "%s", texts[i]);
@@ -348,8 +364,8 @@ static void branch_reach_is_what_its_members_see(const sparse *s, int64_t first,
         if (queries.lo >= queries.hi)
             continue;
         ra_interval reach = ra_branch_reach(s->pattern, &lattice, queries.lo, queries.hi - queries.lo);
-        int64_t all = ra_branch_members(&lattice, 0, s->pattern->kv_len).hi;
-        for (int64_t key = 0; key < all; key++) {
+        ra_interval all = ra_branch_members(&lattice, 0, s->pattern->kv_len);
+        for (int64_t key = all.lo; key < all.hi; key++) {
             bool seen = false;
             for (int64_t query = queries.lo; query < queries.hi && !seen; query++) {
                 ra_interval one = ra_branch_interval(s->pattern, &lattice, query);
@@ -382,21 +398,23 @@ static void random_sparse_patterns(void **state)
         char text[256];
         int64_t kv_len = choose(&c, 1, 90), heads = choose(&c, 1, 7);
         ra_pattern pattern;
+        ra_pattern_shape shape = {.kv_len = kv_len, .heads = heads, .origin = chance(&c, 2) ? choose(&c, 0, 200) : 0};
         choose_sparse(&c, kv_len, text, sizeof text);
-        REQUIRE(!ra_pattern_parse(text, kv_len, heads, &files, &pattern), "%s: %s", text, ra_last_message());
+        REQUIRE(!ra_pattern_parse(text, &shape, &files, &pattern), "%s: %s", text, ra_last_message());
         naive_pattern naive;
         bool dilated = naive_read_dilated(text, kv_len, heads, &naive);
         sparse s = {.pattern = &pattern,
                     .dilated = dilated ? naive.terms : NULL,
                     .heads = heads,
+                    .origin = shape.origin,
                     .head = choose(&c, 0, heads - 1)};
         snprintf(s.text, sizeof s.text, "seed %llu: %s", (unsigned long long)seed, text);
         SPARSE_REQUIRE(&s, !ra_pattern_is_interval(&pattern), 0);
-        for (int64_t position = -5; position < kv_len; position++) {
+        for (int64_t position = -5; position < kv_len + 30; position++) {
             branch_intervals_are_the_definition(&s, position);
             blind_rows_see_nothing(&s, position);
         }
-        int64_t first = choose(&c, -8, kv_len - 1), count = choose(&c, 1, kv_len - first);
+        int64_t first = choose(&c, -8, kv_len + 20), count = choose(&c, 1, kv_len + 25 - first);
         hulls_have_all_keys(&s, first, count);
         branch_reach_is_what_its_members_see(&s, first, count);
         same_heads_see_the_same(&s, choose(&c, 0, heads - 1));
@@ -428,7 +446,8 @@ static void segments_and_settings_may_be_huge(void **state)
                                         "blocks:1:random=" HUGE_NUMBER ":local=2"};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         ra_pattern pattern;
-        REQUIRE(!ra_pattern_parse(texts[i], KEYS, 1, &files, &pattern), "%s: %s", texts[i], ra_last_message());
+        REQUIRE(!ra_pattern_parse(texts[i], &(ra_pattern_shape){.kv_len = KEYS, .heads = 1}, &files, &pattern),
+                "%s: %s", texts[i], ra_last_message());
         for (int64_t row = 0; pattern.blocks && row < pattern.blocks->count; row++) {
             uint64_t bits = 0;
             ra_blocks_row(pattern.blocks, 0, row, 0, 1, &bits);
@@ -450,7 +469,8 @@ static void windows_may_be_huge(void **state)
                                         "window:9223372036854775806"};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         ra_pattern pattern;
-        assert_int_equal(ra_pattern_parse(texts[i], 100, 1, &files, &pattern), RA_OK);
+        assert_int_equal(ra_pattern_parse(texts[i], &(ra_pattern_shape){.kv_len = 100, .heads = 1}, &files, &pattern),
+                         RA_OK);
         for (int64_t position = -300; position < 100; position += 50) {
             ra_interval seen = ra_pattern_interval(&pattern, position);
             assert_true(seen.lo == 0 && seen.hi == 100);
@@ -464,7 +484,7 @@ static void windows_may_be_huge(void **state)
 /* ---- Refusals ---------------------------------------------------------------------------------------------------- */
 
 #define TERMS                                                                                                          \
-    "one of full, causal, window:LEFT,RIGHT, documents:LEN,LEN,... or documents:@FILE.npy, "                           \
+    "one of full, causal[:prefix=N], window:LEFT,RIGHT, chunks:SIZE, documents:LEN,LEN,... or documents:@FILE.npy, "   \
     "dilated:W/R,W/R,...[:mode=paper|union|grouped|torchscale], "                                                      \
     "blocks:SIZE[:local=N][:global=N][:stride=N][:random=N][:seed=S][:density=F][:mask=@FILE.npy]"
 #define SEGMENT "expected a segment length, >= 1, found "
@@ -489,7 +509,12 @@ static const struct refusal {
     {"+causal", 1, "expected " TERMS ", found \"+causal\""},
     {"causal++full", 8, "expected " TERMS ", found \"+full\""},
     {"causal+banded:3", 8, "expected " TERMS ", found \"banded:3\""},
-    {"causal:3", 7, "expected \"+\" or the end, found \":3\""},
+    {"causal:3", 7, "expected \":prefix=N\", \"+\" or the end after \"causal\", found \":3\""},
+    {"causal:prefix=", 15, "expected a number of positions, >= 0, found the end"},
+    {"causal:prefix=-1", 15, "expected a number of positions, >= 0, found \"-1\""},
+    {"chunks", 7, "expected \":SIZE\" after \"chunks\", found the end"},
+    {"causal+chunks:0", 15, "expected the size of a chunk, >= 1, found \"0\""},
+    {"chunks:9223372036854775808", 8, "expected a number below 2^63, found"},
     {"full:", 5, "expected \"+\" or the end, found \":\""},
     {"window", 7, "expected \":LEFT,RIGHT\" after \"window\", found the end"},
     {"window+causal", 7, "expected \":LEFT,RIGHT\" after \"window\", found \"+causal\""},
@@ -589,7 +614,7 @@ static void refusals_name_the_character(void **state)
         const struct refusal *r = &refusals[i];
         char place[32] = "";
         ra_pattern pattern;
-        ra_status status = ra_pattern_parse(r->text, KEYS, 1, &files, &pattern);
+        ra_status status = ra_pattern_parse(r->text, &(ra_pattern_shape){.kv_len = KEYS, .heads = 1}, &files, &pattern);
         ra_pattern_clear(&pattern);
         if (r->character)
             snprintf(place, sizeof place, "\", character %d: ", r->character);
@@ -603,10 +628,14 @@ static void a_file_that_fails_is_its_loaders_matter(void **state)
 {
     (void)state;
     ra_pattern pattern;
-    assert_int_equal(ra_pattern_parse("causal+documents:@none.npy+full", KEYS, 1, &files, &pattern), RA_ERROR_FILE);
+    assert_int_equal(ra_pattern_parse("causal+documents:@none.npy+full",
+                                      &(ra_pattern_shape){.kv_len = KEYS, .heads = 1}, &files, &pattern),
+                     RA_ERROR_FILE);
     assert_string_equal(ra_last_message(), "none.npy: no such file");
     ra_pattern_clear(&pattern);
-    assert_int_equal(ra_pattern_parse("causal+blocks:4:mask=@none.npy+full", KEYS, 1, &files, &pattern), RA_ERROR_FILE);
+    assert_int_equal(ra_pattern_parse("causal+blocks:4:mask=@none.npy+full",
+                                      &(ra_pattern_shape){.kv_len = KEYS, .heads = 1}, &files, &pattern),
+                     RA_ERROR_FILE);
     assert_string_equal(ra_last_message(),
                         "pattern \"causal+blocks:4:mask=@none.npy+full\", character 23: none.npy: no such file");
     ra_pattern_clear(&pattern);

@@ -39,7 +39,8 @@ static bool others_let(const asked *a, int64_t position, int64_t key)
 
 static bool branch_has(const asked *a, int branch, int64_t position, int64_t key)
 {
-    return !a->dilated || naive_in_branch(a->dilated, a->plan->heads, branch, a->head, position, key);
+    int64_t origin = a->plan->key_position;
+    return !a->dilated || naive_in_branch(a->dilated, a->plan->heads, branch, a->head, position + origin, key + origin);
 }
 
 static bool exclusive(const asked *a)
@@ -49,16 +50,21 @@ static bool exclusive(const asked *a)
 
 static bool sees(const asked *a, int64_t position, int64_t key)
 {
-    bool seen = branch_has(a, a->branch, position, key) && others_let(a, position, key);
+    bool seen = key >= 0 && branch_has(a, a->branch, position, key) && others_let(a, position, key);
     for (int earlier = 0; seen && exclusive(a) && earlier < a->branch; earlier++)
         seen = !branch_has(a, earlier, position, key);
     return seen;
 }
 
-/* What an exclusive branch works on: the keys of its lattice that intervals let through, whatever is taken of them. */
+/*
+ * What an exclusive branch works on: the keys of its lattice that intervals let through, whatever is taken of them. A
+ * query before the first row of blocks or behind the last has none.
+ */
 static bool reaches(const asked *a, int64_t position, int64_t key)
 {
-    bool seen = branch_has(a, a->branch, position, key);
+    const ra_blocks *b = a->plan->pattern.blocks;
+    bool seen =
+        key >= 0 && !(b && (position < 0 || position / b->size >= b->count)) && branch_has(a, a->branch, position, key);
     for (int i = 0; seen && i < a->plan->pattern.count; i++) {
         const ra_term *term = &a->plan->pattern.terms[i];
         seen = !term->kind->interval || term->kind->sees(term, a->head, position, key);
@@ -66,11 +72,22 @@ static bool reaches(const asked *a, int64_t position, int64_t key)
     return seen;
 }
 
-/* The keys that a branch goes through, in its order: those of the offset of its head. */
+/* Positions of the segment of key 0 that are before it. With rate 1 members are all positions, from key 0 on. */
+static int64_t before_keys(const asked *a)
+{
+    const naive_term *d = a->dilated;
+    return d && d->rate[a->branch] > 1 ? a->plan->key_position % d->number[a->branch] : 0;
+}
+
+/*
+ * The keys that a branch goes through, in its order: those of the offset of its head. Members are numbered from where
+ * the segment of key 0 begins, which is before key 0 if its position is no multiple of the segment; with rate 1 they
+ * are positions.
+ */
 static int64_t list_keys(const asked *a, int64_t *keys)
 {
     int64_t count = 0;
-    for (int64_t key = 0; key < a->plan->kv_len; key++)
+    for (int64_t key = -before_keys(a); key < a->plan->kv_len; key++)
         if (branch_has(a, a->branch, key, key))
             keys[count++] = key;
     return count;
@@ -120,7 +137,7 @@ static void count_members(const asked *a, int64_t first, int64_t end, const int6
     int64_t positions[MOST_QUERIES] = {0}, count = 0;
     for (int64_t query = first; query < end; query++) {
         int64_t position = query + a->plan->offset;
-        if (branch_has(a, a->branch, position, position))
+        if (position >= -before_keys(a) && branch_has(a, a->branch, position, position))
             positions[count++] = position;
         bool full = count == a->plan->all.grouping.lanes || query + 1 == end;
         if (full && count)
@@ -141,7 +158,7 @@ static void count_query_group(const asked *a, ra_group group, const int64_t *key
 static void count_branch(const asked *a, counts *sum)
 {
     const ra_workload *work = &a->plan->all;
-    int64_t keys[MOST_KEYS] = {0}, key_count = list_keys(a, keys);
+    int64_t keys[3 * MOST_KEYS] = {0}, key_count = list_keys(a, keys);
     bool every = !a->dilated || a->dilated->rate[a->branch] == 1;
     for (int64_t number = 0; every && number < work->groups; number++)
         count_query_group(a, ra_group_at(&work->queries, &work->grouping, number), keys, key_count, sum);
@@ -184,6 +201,7 @@ static void counts_are_those_of_brute_force(void **state)
         options.threads = (int)choose(&c, 1, 4);
         options.tiles = (ra_tile_order)choose(&c, 0, 2);
         choose_pattern(&c, problem.kv_len, text, sizeof text);
+        choose_positions(&c, &problem);
         REQUIRE(!ra_plan_create(&problem, &options, &plan), "seed %llu: %s", (unsigned long long)seed,
                 ra_last_message());
 

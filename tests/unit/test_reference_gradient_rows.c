@@ -228,6 +228,7 @@ static void rows_are_by_definition(void **state)
         of.value_dim = choose(&c, 1, chance(&c, 5) ? MOST_DIM : 8);
         of.scale = chance(&c, 3) ? scales[choose(&c, 0, 2)] : RA_SCALE_DEFAULT;
         choose_pattern(&c, of.kv_len, pattern, sizeof pattern);
+        choose_positions(&c, &of);
         of.pattern = pattern;
         problem_make_any(&p, &of, &c);
         problem_start(&p);

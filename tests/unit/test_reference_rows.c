@@ -66,6 +66,7 @@ static void rows_are_the_oracles(void **state)
         problem.kv_heads = choose(&c, 1, 3), problem.heads = problem.kv_heads * choose(&c, 1, 3);
         problem.head_dim = choose(&c, 1, 40), problem.value_dim = choose(&c, 1, 40);
         choose_pattern(&c, problem.kv_len, pattern, sizeof pattern);
+        choose_positions(&c, &problem);
         problem.pattern = pattern;
         sample_make_any(&s, &problem, &c);
         compare(&s, &c);
@@ -89,6 +90,7 @@ static void sparse_rows_are_the_oracles(void **state)
         problem.kv_heads = choose(&c, 1, 3), problem.heads = problem.kv_heads * choose(&c, 1, 3);
         problem.head_dim = choose(&c, 1, 8), problem.value_dim = choose(&c, 1, 8);
         choose_sparse(&c, problem.kv_len, pattern, sizeof pattern);
+        choose_positions(&c, &problem);
         problem.pattern = pattern;
         sample_make_any(&s, &problem, &c);
         compare(&s, &c);

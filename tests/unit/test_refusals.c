@@ -144,8 +144,8 @@ static const struct refusal {
     {threads_too_many, "threads 4097: must be 0 (all cores) or 1..4096"},
     {kernel_unknown, "kernel 9: no such kernel"},
     {kernel_negative, "kernel -1: no such kernel"},
-    {pattern_unknown, "pattern \"casual\", character 1: expected one of full, causal, window:LEFT,RIGHT, "
-                      "documents:LEN,LEN,... or documents:@FILE.npy, "
+    {pattern_unknown, "pattern \"casual\", character 1: expected one of full, causal[:prefix=N], "
+                      "window:LEFT,RIGHT, chunks:SIZE, documents:LEN,LEN,... or documents:@FILE.npy, "
                       "dilated:W/R,W/R,...[:mode=paper|union|grouped|torchscale], "
                       "blocks:SIZE[:local=N][:global=N][:stride=N][:random=N][:seed=S][:density=F][:mask=@FILE.npy], "
                       "found \"casual\""},

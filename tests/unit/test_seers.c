@@ -58,6 +58,7 @@ static void scene_make(scene *s, choices *c, uint64_t seed)
     problem.pattern = s->pattern;
     options.threads = 1;
     choose_pattern(c, problem.kv_len, s->pattern, sizeof s->pattern);
+    choose_positions(c, &problem);
     REQUIRE(!ra_plan_create(&problem, &options, &s->plan), "seed %llu: %s", (unsigned long long)seed,
             ra_last_message());
     s->ranks = (int)choose(c, 1, MOST_RANKS);
@@ -181,22 +182,43 @@ static bool reads(const scene *s, int rank, int64_t plane, int64_t query)
     return s->needs[rank][plane][query] && ra_partition_owner(&s->queries, query).rank != rank;
 }
 
-/* A row comes from the rank before if that one has it, else from its owner; its sum goes home when the next is done. */
-static void count_row(const scene *s, int64_t plane, int64_t query, ra_traffic *ring, ra_traffic *broadcast)
+typedef struct traffic_of {
+    ra_traffic ring[MOST_RANKS], broadcast[MOST_RANKS], allgather[MOST_RANKS];
+} traffic_of;
+
+/*
+ * A row comes from the rank before if that one has it, else from its owner, and its sum comes along. A sum goes home
+ * where the next rank does not read the row.
+ */
+static void count_in_ring(const scene *s, int64_t plane, int64_t query, int owner, int rank, ra_traffic *ring)
+{
+    int before = (rank + s->ranks - 1) % s->ranks, next = (rank + 1) % s->ranks;
+    int from = before == owner || reads(s, before, plane, query) ? before : owner;
+    ring[rank].rows_received++;
+    ring[from].rows_sent++;
+    ring[rank].sums_received++;
+    ring[from].sums_sent++;
+    if (!reads(s, next, plane, query)) {
+        ring[rank].sums_sent++;
+        ring[owner].sums_received++;
+    }
+}
+
+static void count_row(const scene *s, int64_t plane, int64_t query, traffic_of *t)
 {
     int owner = ra_partition_owner(&s->queries, query).rank;
     for (int rank = 0; rank < s->ranks; rank++) {
-        int before = (rank + s->ranks - 1) % s->ranks, next = (rank + 1) % s->ranks;
+        if (rank != owner) {
+            t->allgather[rank].rows_received++;
+            t->allgather[owner].rows_sent++;
+        }
         if (!reads(s, rank, plane, query))
             continue;
-        ring[rank].rows_received++;
-        ring[before == owner || reads(s, before, plane, query) ? before : owner].rows_sent++;
-        broadcast[rank].rows_received++;
-        broadcast[owner].rows_sent++;
-        if (!reads(s, next, plane, query)) {
-            ring[rank].sums_sent++;
-            ring[owner].sums_received++;
-        }
+        count_in_ring(s, plane, query, owner, rank, t->ring);
+        t->broadcast[rank].rows_received++;
+        t->broadcast[owner].rows_sent++;
+        t->allgather[rank].sums_sent++;
+        t->allgather[owner].sums_received++;
     }
 }
 
@@ -230,12 +252,13 @@ static void require_traffic(const scene *s, ra_traffic_counter count, bool sums,
 static void check_traffic(scene *s, choices *c)
 {
     (void)c;
-    ra_traffic ring[MOST_RANKS] = {{0}}, broadcast[MOST_RANKS] = {{0}};
+    traffic_of t = {0};
     for (int64_t plane = 0; plane < s->planes; plane++)
         for (int64_t query = 0; query < s->plan->q_len; query++)
-            count_row(s, plane, query, ring, broadcast);
-    require_traffic(s, ra_traffic_ring, true, ring);
-    require_traffic(s, ra_traffic_broadcast, false, broadcast);
+            count_row(s, plane, query, &t);
+    require_traffic(s, ra_traffic_ring, true, t.ring);
+    require_traffic(s, ra_traffic_broadcast, false, t.broadcast);
+    require_traffic(s, ra_traffic_allgather, true, t.allgather);
 }
 
 static void queries_travel_to_the_keys_that_they_see(void **state)

@@ -126,7 +126,9 @@ static void random_sieves(void **state)
         s->head = choose(&c, 0, s->heads - 1);
         s->lanes = lanes[choose(&c, 0, 3)];
         choose_sparse(&c, s->kv_len, s->text, sizeof s->text);
-        REQUIRE(!ra_pattern_parse(s->text, s->kv_len, s->heads, NULL, &s->pattern), "%s", ra_last_message());
+        REQUIRE(
+            !ra_pattern_parse(s->text, &(ra_pattern_shape){.kv_len = s->kv_len, .heads = s->heads}, NULL, &s->pattern),
+            "%s", ra_last_message());
         s->dilated = naive_read_dilated(s->text, s->kv_len, s->heads, &s->naive);
         s->branch = (int)choose(&c, 0, ra_pattern_branches(&s->pattern, s->head) - 1);
         s->lattice = ra_pattern_lattice(&s->pattern, s->head, s->branch);
@@ -165,7 +167,9 @@ static void edges_of_windows(void **state)
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         s->kv_len = 24000, s->heads = 2, s->head = 1, s->lanes = LANES, s->groups = GROUPS;
         snprintf(s->text, sizeof s->text, "%s", texts[i]);
-        REQUIRE(!ra_pattern_parse(s->text, s->kv_len, s->heads, NULL, &s->pattern), "%s", ra_last_message());
+        REQUIRE(
+            !ra_pattern_parse(s->text, &(ra_pattern_shape){.kv_len = s->kv_len, .heads = s->heads}, NULL, &s->pattern),
+            "%s", ra_last_message());
         s->branch = ra_pattern_branches(&s->pattern, s->head) - 1;
         s->lattice = ra_pattern_lattice(&s->pattern, s->head, s->branch);
         int64_t bytes = ra_sieve_bytes(&s->pattern, LANES, GROUPS),

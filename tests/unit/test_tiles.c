@@ -136,7 +136,9 @@ static void every_visible_pair_as_often_as_it_is_seen(void **state)
         w->lanes = LANES[choose(&c, 0, 3)];
         w->first_position = choose(&c, -MOST_ROWS, w->kv_len - w->rows);
         choose_pattern(&c, w->kv_len, w->text, sizeof w->text);
-        assert_int_equal(ra_pattern_parse(w->text, w->kv_len, w->heads, NULL, &w->pattern), RA_OK);
+        assert_int_equal(
+            ra_pattern_parse(w->text, &(ra_pattern_shape){.kv_len = w->kv_len, .heads = w->heads}, NULL, &w->pattern),
+            RA_OK);
         int64_t head = choose(&c, 0, w->heads - 1);
         memset(w->covered, 0, sizeof w->covered);
         for (int branch = 0; branch < ra_pattern_branches(&w->pattern, head); branch++)
