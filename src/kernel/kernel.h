@@ -25,6 +25,34 @@ typedef struct ra_fetch {
     int burst;       /* lines at a time */
 } ra_fetch;
 
+/* ---- What happens to scores between the product and the mask ----------------------------------------------------- */
+
+typedef enum ra_score_op {
+    RA_STEP_SOFTCAP, /* cap * tanh(score / cap) */
+    RA_STEP_ADD,     /* + add[k * stride + i] for key k and lane i: a matrix, or with stride -1 a strip */
+    RA_STEP_ADD_KEY  /* + add[k] */
+} ra_score_op;
+
+enum { RA_SCORE_STEPS = 4 };
+
+/* In base 2, as scores are. In decoding, `add` is [heads][rows][RA_KEY_BLOCK], and RA_STEP_ADD_KEY is not used. */
+typedef struct ra_score_step {
+    ra_score_op op;
+    float cap;
+    const float *add;
+    int64_t stride;
+} ra_score_step;
+
+/* Steps in the order in which they apply, then dropout of weights: see base/dropout.h. */
+typedef struct ra_score_stage {
+    int count;
+    ra_score_step step[RA_SCORE_STEPS];
+    float kept;                    /* what weights that are kept are multiplied by; 0: no dropout */
+    uint32_t threshold;            /* a weight is dropped if its draw is below */
+    const uint32_t *row_a, *row_b; /* [lanes]; in decoding [heads][rows] */
+    const uint32_t *key_a, *key_b; /* [RA_KEY_BLOCK] */
+} ra_score_stage;
+
 /* One group of `lanes` queries against one block of keys. */
 typedef struct ra_tile_call {
     const float *query; /* [head_dim][lanes] */
@@ -42,6 +70,7 @@ typedef struct ra_tile_call {
     ra_fetch *fetch_value;  /* a burst every panel of values */
     float *scores;          /* scratch [RA_KEY_BLOCK][lanes] */
     float *state;           /* of the group, read and written */
+    const ra_score_stage *stage; /* for tile_scored */
 } ra_tile_call;
 
 /*
@@ -57,10 +86,11 @@ typedef struct ra_decode_call {
     const float *next_key;  /* the keys of the call after this one, to be fetched; any address will do */
     const int *begin, *end; /* [queries]: a row sees keys begin <= k < end of the block, maybe none */
     int head_dim, value_dim;
-    float factor;  /* what scores are multiplied by */
-    float *scores; /* scratch [heads][rows][RA_KEY_BLOCK] */
-    float *sums;   /* scratch [heads][rows][1 + value_dim] */
-    float *state;  /* [heads][rows][2 + value_dim]: max, sum, acc */
+    float factor;                /* what scores are multiplied by */
+    float *scores;               /* scratch [heads][rows][RA_KEY_BLOCK] */
+    float *sums;                 /* scratch [heads][rows][1 + value_dim] */
+    float *state;                /* [heads][rows][2 + value_dim]: max, sum, acc */
+    const ra_score_stage *stage; /* for decode_scored */
 } ra_decode_call;
 
 /*
@@ -110,6 +140,9 @@ typedef struct ra_kernel {
     bool (*pack_value)(const ra_rows *src, int rows, int dim, float *staging, float *dst);
     void (*tile)(const ra_tile_call *call);
     void (*decode)(const ra_decode_call *call);
+    /* The same with a score stage. Functions of their own: plain tiles do not pay for a stage. */
+    void (*tile_scored)(const ra_tile_call *call);
+    void (*decode_scored)(const ra_decode_call *call);
     /* into = merge(into, from), of the state of a group or of a decoding row. */
     void (*merge_group)(float *into, const float *from, int value_dim);
     void (*merge_row)(float *into, const float *from, int value_dim);

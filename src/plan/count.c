@@ -212,7 +212,7 @@ static ra_group_bounds look_at_rows(counter *c, const ra_members *m)
                  first.hi == last.hi;
     if (alike) {
         c->sum.visible += (double)m->rows * (double)(first.hi - first.lo);
-        return (ra_group_bounds){first.lo, first.hi, first.lo, first.hi, m->rows};
+        return (ra_group_bounds){first.lo, first.hi, first.lo, first.hi, m->rows, m->member};
     }
     for (int i = 0; i < m->rows; i++) {
         c->rows[i] = ra_branch_interval(p, &c->lattice, m->member + i);

@@ -100,7 +100,7 @@ void ra_workload_lay_out(ra_workload *w, const ra_plan *p, ra_share queries, int
 
 int64_t ra_plan_bytes(const ra_plan *p)
 {
-    return ra_memory_pages((int64_t)sizeof *p + ra_pattern_bytes(&p->pattern));
+    return ra_memory_pages((int64_t)sizeof *p + ra_pattern_bytes(&p->pattern) + p->scores_bytes);
 }
 
 /* Without rows or without keys nothing is computed: there are no tasks, and the plan is all that is held. */

@@ -40,6 +40,9 @@ struct ra_plan {
     int64_t key_position;
     bool placed;        /* it does: queries stay there when there are fewer keys */
     ra_pattern pattern; /* owned */
+    /* NULL: scores are as they are. Owned; see score/scores.h. The planner only counts its bytes. */
+    const struct ra_scores *scores;
+    int64_t scores_bytes;
 
     ra_kernel_id kernel;
     int threads_asked; /* 0: as many as there are cores */
@@ -74,7 +77,13 @@ ra_status ra_plan_lay_out(ra_plan *plan, int threads);
 void ra_workload_lay_out(ra_workload *work, const ra_plan *plan, ra_share queries, int threads, int64_t shares,
                          bool states);
 
-/* Bytes that the plan holds, its pattern with it. */
+/* The problem's position of a query that is at a place counted from key 0; key j is at j + key_position. */
+static inline int64_t ra_plan_position(const ra_plan *plan, int64_t place)
+{
+    return place + plan->key_position;
+}
+
+/* Bytes that the plan holds, its pattern and scores with it. */
 int64_t ra_plan_bytes(const ra_plan *plan);
 
 /* Tiles and pairs, from the pattern alone: what a run counts tile by tile must come out the same. */

@@ -7,7 +7,7 @@
 
 ra_group_bounds ra_group_bounds_of(const ra_interval *rows, int count)
 {
-    ra_group_bounds b = {INT64_MAX, 0, 0, INT64_MAX, count};
+    ra_group_bounds b = {INT64_MAX, 0, 0, INT64_MAX, count, 0};
     for (int i = 0; i < count; i++) {
         if (rows[i].lo >= rows[i].hi) { /* sees nothing: there is no key that every row sees */
             b.max_lo = INT64_MAX;
@@ -43,7 +43,8 @@ void ra_tiles_add(ra_tiles *t, int64_t member, int rows)
         row[i] = ra_branch_interval(t->pattern, &t->lattice, member + i);
     for (int i = 0; t->sifted && i < rows; i++)
         ra_sieve_add(&t->sieve, t->group_count, i, member + i);
-    t->groups[t->group_count++] = ra_group_bounds_of(row, rows);
+    t->groups[t->group_count] = ra_group_bounds_of(row, rows);
+    t->groups[t->group_count++].member = member;
 }
 
 /* ---- Blocks ------------------------------------------------------------------------------------------------------ */

@@ -15,6 +15,7 @@ typedef struct ra_group_bounds {
     int64_t min_lo, max_hi; /* some row may see a key in between */
     int64_t max_lo, min_hi; /* every row sees every key in between */
     int rows;               /* that exist: the last group of a range may be short */
+    int64_t member;         /* the first row's */
 } ra_group_bounds;
 
 /* A block of keys that some group needs: members first + skip .. first + rows - 1 of the block that begins at first.

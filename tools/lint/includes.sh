@@ -3,25 +3,26 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
-folders='base|bench|cli|exec|io|kernel|oracle|plan|report|ring|transport'
+folders='base|bench|cli|exec|io|kernel|oracle|plan|report|ring|score|transport'
 rules='
 src/base           base
 src/kernel         kernel|base
 src/plan           plan|base
 src/io             io|base
+src/score          score|base
 src/transport      transport|base
 src/transport/mpi  none
-src/exec           exec|kernel|plan|base
-src/oracle         oracle|plan|io|base
-src/ring           ring|exec|kernel|transport|plan|io|base
-src/api.c          exec|kernel|plan|io|base
-src/api_backward.c exec|kernel|plan|base
+src/exec           exec|kernel|plan|score|base
+src/oracle         oracle|plan|score|io|base
+src/ring           ring|exec|kernel|transport|plan|score|io|base
+src/api.c          exec|kernel|plan|score|io|base
+src/api_backward.c exec|kernel|plan|score|base
 src/api_init.c     base
 src/api_reference.c oracle|base
-src/api_reference_backward.c exec|plan|base
+src/api_reference_backward.c exec|plan|score|base
 src/api_reference_gradient.c oracle|base
-src/api_ring.c     ring|exec|kernel|transport|plan|io|base
-src/api_ring_run.c ring|exec|kernel|transport|plan|io|base
+src/api_ring.c     ring|exec|kernel|transport|plan|score|io|base
+src/api_ring_run.c ring|exec|kernel|transport|plan|score|io|base
 bench              bench
 report             report|bench
 cli                cli|bench|report

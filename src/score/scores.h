@@ -1,0 +1,73 @@
+/*
+ * Scores: what happens to the scaled score of a query and a key between the product and the mask, and to the row's
+ * softmax: softcap, alibi, relative, bias in the order written; sinks; dropout. Text is parsed once, in scores.c. The
+ * oracle's arithmetic is in score_of_pair.c. Kernels have their own, filled by exec/score_tile.c.
+ *
+ * Arrays are views. Those of files are loaded when the text is parsed and owned here, but for a bias, which is read
+ * tile by tile. Those of the caller are read where they are by every run: their values may change between runs.
+ */
+#ifndef RA_SCORE_SCORES_H
+#define RA_SCORE_SCORES_H
+
+#include "base/status.h"
+
+#include <stdbool.h>
+
+/* Terms that change a score. */
+typedef enum ra_score_kind { RA_SCORE_SOFTCAP, RA_SCORE_ALIBI, RA_SCORE_RELATIVE, RA_SCORE_BIAS } ra_score_kind;
+
+enum { RA_SCORE_KINDS = RA_SCORE_BIAS + 1 };
+
+/* A bias that is in a file: reads a part of it. */
+typedef struct ra_bias_file ra_bias_file;
+typedef struct ra_bias_source {
+    /*
+     * Queries first_query .. + queries - 1 (one, if the bias has one row for all) and keys first_key .. + keys - 1 of
+     * a slice, as floats: row i begins at to + i * stride. Called by several threads.
+     */
+    ra_status (*read)(ra_bias_file *file, int64_t batch, int64_t head, int64_t first_query, int64_t queries,
+                      int64_t first_key, int64_t keys, float *to, int64_t stride);
+    void (*close)(ra_bias_file *file);
+    ra_bias_file *file;
+} ra_bias_source;
+
+typedef struct ra_scores {
+    int count;                           /* of terms, each of them at most once, */
+    ra_score_kind terms[RA_SCORE_KINDS]; /* in the order in which they apply */
+    double cap;                          /* softcap: C */
+    /* Views; data is NULL where there is no such array. Sizes of 1 are read for every index of that dimension. */
+    ra_tensor slopes; /* alibi: heads */
+    ra_tensor table;  /* relative: heads or 1, dim 2 * reach + 1 */
+    int64_t reach;
+    ra_tensor bias;             /* batch or 1, seq q_len or 1, heads or 1, dim kv_len; of a file without data */
+    ra_bias_source bias_source; /* read is NULL: bias has data */
+    ra_tensor sinks;            /* heads */
+    double dropout;             /* probability; 0: none */
+    uint64_t seed;
+    /* Where gradients go: as the caller's views are, or NULL. */
+    const ra_tensor *d_slopes, *d_table, *d_bias, *d_sinks;
+    void *owned;   /* arrays that were loaded or computed */
+    int64_t bytes; /* that it holds */
+} ra_scores;
+
+/* The element of a view where sizes of 1 stand for all indices. */
+double ra_score_at(const ra_tensor *view, int64_t batch, int64_t seq, int64_t head, int64_t dim);
+
+/* A query and a key. Positions are the problem's; indices count rows of the tensors from 0. */
+typedef struct ra_score_pair {
+    int64_t batch, head;
+    int64_t position, key_position;
+    int64_t query, key;
+} ra_score_pair;
+
+/*
+ * For the oracles, in double precision: the score after all terms. *slope, if not NULL, is its derivative by the
+ * scaled score. `changed` if not NULL has for each term in order the derivative by what that term adds.
+ */
+double ra_score_of_pair(const ra_scores *scores, const ra_score_pair *pair, double score, double *slope,
+                        double changed[RA_SCORE_KINDS]);
+
+/* For the oracles: what dropout multiplies the weight of a pair by: 0, or 1 / (1 - probability); 1 without dropout. */
+double ra_score_kept(const ra_scores *scores, const ra_score_pair *pair);
+
+#endif
