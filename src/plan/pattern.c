@@ -335,27 +335,7 @@ int64_t ra_pattern_bytes(const ra_pattern *pattern)
     return bytes;
 }
 
-/* ---- Text: every message names the character, from 1, at which something else was expected ---------------------- */
-
-ra_status ra_parse_expected(const ra_parser *p, const char *at, const char *what)
-{
-    const char *quote = *at ? "\"" : "";
-    return ra_fail(RA_ERROR_ARGUMENT, "pattern \"%.200s\", character %lld: expected %s, found %s%.40s%s", p->text,
-                   (long long)(at - p->text) + 1, what, quote, *at ? at : "the end", quote);
-}
-
-ra_status ra_parse_number(ra_parser *p, const char *what, int64_t *number)
-{
-    const char *start = p->at;
-    int64_t value = 0;
-    if (*p->at < '0' || *p->at > '9')
-        return ra_parse_expected(p, start, what);
-    for (; *p->at >= '0' && *p->at <= '9'; p->at++)
-        if (!ra_mul_ok(value, 10, &value) || !ra_add_ok(value, *p->at - '0', &value))
-            return ra_parse_expected(p, start, "a number below 2^63");
-    *number = value;
-    return RA_OK;
-}
+/* ---- Text -------------------------------------------------------------------------------------------------------- */
 
 static ra_status unknown_term(const ra_parser *p)
 {
@@ -367,34 +347,18 @@ static ra_status unknown_term(const ra_parser *p)
     return ra_parse_expected(p, p->at, known);
 }
 
-ra_status ra_parse_path(ra_parser *p, char **path)
-{
-    const char *start = p->at + 1;
-    size_t length = strcspn(start, "+");
-    *path = NULL;
-    if (length == 0)
-        return ra_parse_expected(p, start, "a path after \"@\"");
-    *path = malloc(length + 1);
-    if (!*path)
-        return ra_fail(RA_ERROR_MEMORY, "out of memory: %zu bytes for a path", length + 1);
-    memcpy(*path, start, length);
-    (*path)[length] = '\0';
-    p->at = start + length;
-    return RA_OK;
-}
-
 static ra_status parse_term(ra_parser *p, ra_pattern *pattern)
 {
     const char *start = p->at;
     ra_term *term = &pattern->terms[pattern->count++];
-    size_t length = strcspn(p->at, ":+");
+    size_t length = ra_parse_name(p);
     for (int i = 0; i < KINDS && !term->kind; i++)
         if (strlen(kinds[i]->name) == length && memcmp(kinds[i]->name, p->at, length) == 0)
             term->kind = kinds[i];
     if (!term->kind)
         return unknown_term(p);
     p->at += length;
-    term->origin = p->origin;
+    term->origin = ra_pattern_context_of(p)->shape.origin;
     ra_status status = term->kind->parse ? term->kind->parse(p, term) : RA_OK;
     if (status)
         return status;
@@ -409,7 +373,8 @@ static ra_status parse_term(ra_parser *p, ra_pattern *pattern)
 ra_status ra_pattern_parse(const char *text, const ra_pattern_shape *shape, const ra_pattern_files *files,
                            ra_pattern *pattern)
 {
-    ra_parser p = {text, text, shape->kv_len, shape->heads, shape->origin, files};
+    const ra_pattern_context context = {*shape, files};
+    ra_parser p = {"pattern", text, text, &context};
     memset(pattern, 0, sizeof *pattern);
     pattern->kv_len = shape->kv_len;
     for (;;) {

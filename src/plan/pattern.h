@@ -15,7 +15,7 @@
 #ifndef RA_PLAN_PATTERN_H
 #define RA_PLAN_PATTERN_H
 
-#include "base/status.h"
+#include "base/parser.h"
 #include "plan/blocks.h"
 #include "plan/lattice.h"
 
@@ -40,12 +40,16 @@ typedef struct ra_pattern_shape {
     int64_t origin; /* positions of the problem before key 0: its key_position */
 } ra_pattern_shape;
 
-/* A text being read, and what its terms may need to know. */
-typedef struct ra_parser {
-    const char *text, *at;
-    int64_t kv_len, heads, origin;
+/* What the terms' parsers may need to know: the context of their ra_parser. */
+typedef struct ra_pattern_context {
+    ra_pattern_shape shape;
     const ra_pattern_files *files;
-} ra_parser;
+} ra_pattern_context;
+
+static inline const ra_pattern_context *ra_pattern_context_of(const ra_parser *parser)
+{
+    return parser->context;
+}
 
 typedef struct ra_term ra_term;
 
@@ -192,14 +196,5 @@ ra_interval ra_pattern_seers_hull(const ra_pattern *pattern, ra_interval keys, r
 /* For terms that move along with the query everywhere, or nowhere. */
 int64_t ra_term_always_repeats(const ra_term *term);
 int64_t ra_term_never_repeats(const ra_term *term);
-
-/* ---- Text -------------------------------------------------------------------------------------------------------- */
-
-/* For the terms' parsers: an error at `at`, and a whole number >= 0 at parser->at. */
-ra_status ra_parse_expected(const ra_parser *parser, const char *at, const char *what);
-ra_status ra_parse_number(ra_parser *parser, const char *what, int64_t *number);
-
-/* The path after an '@' where the parser stands, up to the next '+' or the end; malloc'ed for the caller. */
-ra_status ra_parse_path(ra_parser *parser, char **path);
 
 #endif

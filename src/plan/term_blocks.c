@@ -5,49 +5,31 @@
 #include "base/checked.h"
 #include "plan/pattern.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { LOCAL, GLOBAL, STRIDE, RANDOM, SEED, DENSITY, MASK, KEYS };
 static const char *const NAMES[KEYS] = {"local=", "global=", "stride=", "random=", "seed=", "density=", "mask=@"};
 
-/* A fraction in (0, 1], in decimals; up to 15 digits are exact in a double, and so is their quotient's rounding. */
 static ra_status parse_fraction(ra_parser *p, double *fraction)
 {
     const char *start = p->at, what[] = "a density in (0, 1], as a decimal fraction of up to 15 digits";
-    double value = 0, scale = 1;
-    int digits = 0;
-    bool point = false;
-    for (; (*p->at >= '0' && *p->at <= '9') || (*p->at == '.' && !point); p->at++) {
-        if (*p->at == '.') {
-            point = true;
-            continue;
-        }
-        value = 10 * value + (*p->at - '0');
-        scale = point ? 10 * scale : scale;
-        digits++;
-    }
-    *fraction = value / scale;
-    if (digits == 0 || digits > 15 || !(*fraction > 0 && *fraction <= 1))
-        return ra_parse_expected(p, start, what);
-    return RA_OK;
+    ra_status status = ra_parse_decimal(p, what, fraction);
+    return !status && !(*fraction > 0 && *fraction <= 1) ? ra_parse_expected(p, start, what) : status;
 }
 
 static ra_status parse_mask(ra_parser *p, ra_blocks *b)
 {
-    char *path = NULL, said[256];
+    const ra_pattern_context *context = ra_pattern_context_of(p);
+    char *path = NULL;
     const char *start = p->at;
     p->at--; /* back to the '@' */
     ra_status status = ra_parse_path(p, &path);
     if (status)
         return status;
-    status = p->files->mask(path, b->count, p->heads, &b->mask, &b->mask_by_head);
+    status = context->files->mask(path, b->count, context->shape.heads, &b->mask, &b->mask_by_head);
     free(path);
-    if (!status)
-        return RA_OK;
-    snprintf(said, sizeof said, "%s", ra_last_message());
-    return ra_fail(status, "pattern \"%.200s\", character %lld: %s", p->text, (long long)(start - p->text) + 1, said);
+    return status ? ra_parse_failed(p, start, status) : RA_OK;
 }
 
 static ra_status parse_stride(ra_parser *p, ra_blocks *b)
@@ -108,18 +90,19 @@ static ra_status check_alone(const ra_parser *p, const char *const given[KEYS])
 static ra_status blocks_parse(ra_parser *p, ra_term *term)
 {
     const char *given[KEYS] = {NULL};
+    const ra_pattern_shape *shape = &ra_pattern_context_of(p)->shape;
     if (*p->at != ':')
         return ra_parse_expected(p, p->at, "\":SIZE\" after \"blocks\"");
     const char *start = ++p->at;
     ra_blocks *b = term->blocks = calloc(1, sizeof *b);
     if (!b)
         return ra_fail(RA_ERROR_MEMORY, "out of memory: a block-sparse pattern");
-    b->heads = p->heads;
+    b->heads = shape->heads;
     ra_status status = ra_parse_number(p, "the size of a block, >= 1", &b->size);
     if (!status && b->size < 1)
         status = ra_parse_expected(p, start, "the size of a block, >= 1");
     if (!status)
-        b->count = ra_ceil_div(p->kv_len, b->size);
+        b->count = ra_ceil_div(shape->kv_len, b->size);
     while (!status && *p->at == ':')
         status = parse_setting(p, b, given);
     if (!status)

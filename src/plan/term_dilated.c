@@ -56,8 +56,8 @@ static ra_status dilated_parse(ra_parser *p, ra_term *term)
     ra_dilation *d = term->dilation = calloc(1, sizeof *d);
     if (!d)
         return ra_fail(RA_ERROR_MEMORY, "out of memory: a dilated pattern");
-    d->heads = p->heads;
-    d->origin = p->origin;
+    d->heads = ra_pattern_context_of(p)->shape.heads;
+    d->origin = ra_pattern_context_of(p)->shape.origin;
     ra_status status;
     do {
         p->at++;

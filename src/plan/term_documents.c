@@ -28,7 +28,7 @@ static ra_status load_lengths(ra_parser *p, int64_t **lengths, int64_t *count)
     char *path = NULL;
     ra_status status = ra_parse_path(p, &path);
     if (!status)
-        status = p->files->lengths(path, lengths, count);
+        status = ra_pattern_context_of(p)->files->lengths(path, lengths, count);
     free(path);
     return status;
 }
@@ -42,7 +42,7 @@ static ra_status documents_parse(ra_parser *p, ra_term *term)
         *p->at == '@' ? load_lengths(p, &term->ends, &term->count) : parse_lengths(p, &term->ends, &term->count);
     if (status)
         return status;
-    int64_t sum = 0;
+    int64_t sum = 0, kv_len = ra_pattern_context_of(p)->shape.kv_len;
     for (int64_t i = 0; i < term->count; i++) {
         if (term->ends[i] < 1)
             return ra_fail(RA_ERROR_ARGUMENT, "pattern \"%.200s\": document %lld has length %lld: must be >= 1",
@@ -51,10 +51,10 @@ static ra_status documents_parse(ra_parser *p, ra_term *term)
             return ra_fail(RA_ERROR_ARGUMENT, "pattern \"%.200s\": the documents add up to 2^63 or more", p->text);
         term->ends[i] = sum;
     }
-    if (sum != p->kv_len)
+    if (sum != kv_len)
         return ra_fail(RA_ERROR_ARGUMENT,
                        "pattern \"%.200s\": the %lld documents add up to %lld, but the key length is %lld", p->text,
-                       (long long)term->count, (long long)sum, (long long)p->kv_len);
+                       (long long)term->count, (long long)sum, (long long)kv_len);
     return RA_OK;
 }
 
