@@ -1,4 +1,6 @@
 /* AVX2 + FMA + F16C: 24 queries a group, 3 x 4 accumulators in the 16 registers. */
+#include "base/dropout.h"
+
 #include <immintrin.h>
 #include <stdint.h>
 
@@ -23,6 +25,8 @@ typedef __m256 mask;
 #define v_div _mm256_div_ps
 #define v_fma _mm256_fmadd_ps
 #define v_max _mm256_max_ps
+#define v_min _mm256_min_ps
+#define v_quotient _mm256_div_ps
 
 /* Written out because compilers fold the loads of b into several products, and then run out of load ports. */
 static inline __attribute__((always_inline)) void v_begin(vec *c, vec a, vec b)
@@ -74,6 +78,19 @@ static inline vec v_load_bf16(const uint16_t *from)
 {
     __m256i wide = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)from));
     return _mm256_castsi256_ps(_mm256_slli_epi32(wide, 16));
+}
+
+/* ra_draw of base/dropout.h for WIDTH rows or columns and one of the other; the lanes whose draw is not below. */
+static inline mask v_kept(const uint32_t *a, const uint32_t *b, uint32_t other_a, uint32_t other_b, uint32_t threshold)
+{
+    const __m256i least = _mm256_set1_epi32((int)threshold);
+    __m256i x = _mm256_add_epi32(_mm256_loadu_si256((const __m256i *)a), _mm256_set1_epi32((int)other_a));
+    x = _mm256_mullo_epi32(_mm256_xor_si256(x, _mm256_srli_epi32(x, 16)), _mm256_set1_epi32((int)RA_DRAW_FIRST));
+    __m256i ends = _mm256_xor_si256(_mm256_loadu_si256((const __m256i *)b), _mm256_set1_epi32((int)other_b));
+    x = _mm256_add_epi32(_mm256_xor_si256(x, _mm256_srli_epi32(x, 15)), ends);
+    x = _mm256_mullo_epi32(x, _mm256_set1_epi32((int)RA_DRAW_SECOND));
+    /* Not below: the larger of both is the draw. There is no comparison of unsigned numbers. */
+    return _mm256_castsi256_ps(_mm256_cmpeq_epi32(_mm256_max_epu32(x, least), x));
 }
 
 #include "kernel/template.h"

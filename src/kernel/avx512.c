@@ -1,4 +1,6 @@
 /* AVX-512F and DQ: 64 queries a group, 4 x 4 accumulators of the 32 registers. */
+#include "base/dropout.h"
+
 #include <immintrin.h>
 #include <stdint.h>
 
@@ -23,6 +25,7 @@ typedef __mmask16 mask;
 #define v_div _mm512_div_ps
 #define v_fma _mm512_fmadd_ps
 #define v_max _mm512_max_ps
+#define v_min _mm512_min_ps
 
 static inline void v_begin(vec *c, vec a, vec b)
 {
@@ -84,6 +87,31 @@ static inline vec v_load_bf16(const uint16_t *from)
 {
     __m512i wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)from));
     return _mm512_castsi512_ps(_mm512_slli_epi32(wide, 16));
+}
+
+/*
+ * a / b to within rounding, for b in the middle of the range: an estimate of 14 bits, and what it leaves over. The
+ * emulation has no such estimate.
+ */
+static inline vec v_quotient(vec a, vec b)
+{
+#ifdef __AVX512F__
+    vec per_b = _mm512_rcp14_ps(b), y = _mm512_mul_ps(a, per_b);
+    return _mm512_fmadd_ps(_mm512_fnmadd_ps(b, y, a), per_b, y);
+#else
+    return _mm512_div_ps(a, b);
+#endif
+}
+
+/* ra_draw of base/dropout.h for WIDTH rows or columns and one of the other; the lanes whose draw is not below. */
+static inline mask v_kept(const uint32_t *a, const uint32_t *b, uint32_t other_a, uint32_t other_b, uint32_t threshold)
+{
+    __m512i x = _mm512_add_epi32(_mm512_loadu_si512(a), _mm512_set1_epi32((int)other_a));
+    x = _mm512_mullo_epi32(_mm512_xor_si512(x, _mm512_srli_epi32(x, 16)), _mm512_set1_epi32((int)RA_DRAW_FIRST));
+    __m512i ends = _mm512_xor_si512(_mm512_loadu_si512(b), _mm512_set1_epi32((int)other_b));
+    x = _mm512_add_epi32(_mm512_xor_si512(x, _mm512_srli_epi32(x, 15)), ends);
+    x = _mm512_mullo_epi32(x, _mm512_set1_epi32((int)RA_DRAW_SECOND));
+    return _mm512_cmpge_epu32_mask(x, _mm512_set1_epi32((int)threshold));
 }
 
 #include "kernel/template.h"

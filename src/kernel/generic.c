@@ -1,4 +1,5 @@
 /* Any processor: four-float vectors of the compiler, 8 queries a group, 2 x 4 accumulators. */
+#include "base/dropout.h"
 #include "base/half.h"
 
 #include <stdint.h>
@@ -73,6 +74,16 @@ static inline vec v_max(vec a, vec b)
     return v_select(a > b, a, b);
 }
 
+static inline vec v_min(vec a, vec b)
+{
+    return v_select(a < b, a, b);
+}
+
+static inline vec v_quotient(vec a, vec b)
+{
+    return a / b;
+}
+
 static inline void v_begin(vec *c, vec a, vec b)
 {
     *c = a * b;
@@ -111,6 +122,15 @@ static inline vec v_load_f16(const uint16_t *from)
 static inline vec v_load_bf16(const uint16_t *from)
 {
     return (vec){ra_bf16_to_f32(from[0]), ra_bf16_to_f32(from[1]), ra_bf16_to_f32(from[2]), ra_bf16_to_f32(from[3])};
+}
+
+/* ra_draw of base/dropout.h for WIDTH rows or columns and one of the other; the lanes whose draw is not below. */
+static inline mask v_kept(const uint32_t *a, const uint32_t *b, uint32_t other_a, uint32_t other_b, uint32_t threshold)
+{
+    mask kept;
+    for (int i = 0; i < WIDTH; i++)
+        kept[i] = -(ra_draw((ra_draw_key){a[i], b[i]}, (ra_draw_key){other_a, other_b}) >= threshold);
+    return kept;
 }
 
 #include "kernel/template.h"

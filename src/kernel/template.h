@@ -10,6 +10,7 @@
  *     v_exponent(t): the low bits of t moved into the exponent field; or, where there are such instructions,
  * v_fraction(x): x without the integer below it, v_not_below(a, b): also where either is NaN, and the macro
  * v_scale(mask, x, y): x 2^n of the integer n below y, 0 where the mask is not set
+ *     v_min(a, b) (b when either is NaN), v_quotient(a, b) and v_kept, the draws of dropout: of scored tiles alone
  *
  * Queries are in the lanes: a group is LANES = WIDTH * VECTORS rows, keys and values are broadcast, and no reduction
  * ever crosses lanes in a tile. The register block is VECTORS x 4 accumulators in both products.
@@ -18,6 +19,7 @@
  *
  *     template_exp2.h     powers of two, which is what a softmax in base 2 needs
  *     template_packing.h  rows of any dtype and stride into what the products read
+ *     template_score.h    softcaps, biases and dropout, between the product, the softmax and the values
  *     template_tile.h     one group of queries against one block of keys
  *     template_decode.h   few queries: vectors along the head dimension, keys and values read once
  *     template_state.h    what is known of rows so far: merged, and made results
@@ -51,6 +53,7 @@ _Static_assert(RA_KEY_UNIT % EXP2_KEYS == 0, "tiles end with a whole unit of key
 #include "kernel/template_exp2.h"
 #include "kernel/template_gradient.h"
 #include "kernel/template_packing.h"
+#include "kernel/template_score.h"
 #include "kernel/template_state.h"
 #include "kernel/template_tile.h"
 
@@ -62,6 +65,8 @@ const ra_kernel KERNEL_NAME = {
     .pack_value = pack_value,
     .tile = tile,
     .decode = decode,
+    .tile_scored = tile_scored,
+    .decode_scored = decode_scored,
     .merge_group = merge_group,
     .merge_row = merge_row,
     .merge_lane = merge_lane,

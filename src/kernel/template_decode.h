@@ -4,6 +4,7 @@
 
 #include "kernel/template_exp2.h"
 #include "kernel/template_packing.h"
+#include "kernel/template_score.h"
 
 INLINE float sum_lanes(vec v)
 {
@@ -117,7 +118,36 @@ INLINE void fetch_unit(const float *rows, int64_t stride, int k, int dim)
         fetch_lines(rows + (k + j) * stride, dim);
 }
 
-static void decode(const ra_decode_call *c)
+/* The steps of a stage for row i, over all keys of the block; those that are not seen are hidden again. */
+INLINE void decode_steps(const ra_decode_call *c, int i, int begin, int end)
+{
+    float *scores = c->scores + (ptrdiff_t)i * RA_KEY_BLOCK;
+    for (int step = 0; step < c->stage->count; step++) {
+        const ra_score_step *s = &c->stage->step[step];
+        for (int k = 0; k < RA_KEY_BLOCK; k += WIDTH) {
+            vec score = v_load(scores + k);
+            if (s->op == RA_STEP_SOFTCAP)
+                score = softcap(score, v_set(s->cap), v_set(1.0f / s->cap), NULL);
+            else
+                score = v_add(score, v_load(s->add + (ptrdiff_t)i * RA_KEY_BLOCK + k));
+            v_store(scores + k, score);
+        }
+    }
+    for (int k = 0; k < RA_KEY_BLOCK; k++)
+        scores[k] = k >= begin && k < end ? scores[k] : -INFINITY;
+}
+
+INLINE void decode_dropout(const ra_decode_call *c, int i)
+{
+    const ra_score_stage *s = c->stage;
+    float *weights = c->scores + (ptrdiff_t)i * RA_KEY_BLOCK;
+    for (int k = 0; k < RA_KEY_BLOCK; k += WIDTH) {
+        mask keeps = v_kept(s->key_a + k, s->key_b + k, s->row_a[i], s->row_b[i], s->threshold);
+        v_store(weights + k, v_mul(v_load(weights + k), v_select(keeps, v_set(s->kept), v_set(0.0f))));
+    }
+}
+
+INLINE void decode_rows(const ra_decode_call *c, bool scored)
 {
     int all = c->heads * c->rows, begin = RA_KEY_BLOCK, end = 0;
     for (int i = 0; i < c->queries; i++) {
@@ -131,10 +161,15 @@ static void decode(const ra_decode_call *c)
             fetch_unit(c->value, c->value_stride, k, c->value_dim);
         decode_scores(c, k);
     }
-    for (int i = 0; i < all; i++)
-        decode_softmax(c, c->begin[i % c->rows % c->queries], c->end[i % c->rows % c->queries],
-                       c->scores + (ptrdiff_t)i * RA_KEY_BLOCK, c->sums + (ptrdiff_t)i * (1 + c->value_dim),
-                       c->state + (ptrdiff_t)i * (2 + c->value_dim));
+    for (int i = 0; i < all; i++) {
+        int first = c->begin[i % c->rows % c->queries], last = c->end[i % c->rows % c->queries];
+        if (scored)
+            decode_steps(c, i, first, last);
+        decode_softmax(c, first, last, c->scores + (ptrdiff_t)i * RA_KEY_BLOCK,
+                       c->sums + (ptrdiff_t)i * (1 + c->value_dim), c->state + (ptrdiff_t)i * (2 + c->value_dim));
+        if (scored && c->stage->kept != 0.0f)
+            decode_dropout(c, i);
+    }
     for (int k = begin; k < end; k += RA_KEY_UNIT) {
         if (c->heads == 1)
             fetch_unit(c->next_key, c->key_stride, k, c->head_dim);
@@ -146,6 +181,16 @@ static void decode(const ra_decode_call *c)
         for (int d = 0; d < c->value_dim; d++)
             state[2 + d] = state[2 + d] * sums[0] + sums[1 + d];
     }
+}
+
+static void decode(const ra_decode_call *c)
+{
+    decode_rows(c, false);
+}
+
+static void decode_scored(const ra_decode_call *c)
+{
+    decode_rows(c, true);
 }
 
 #endif

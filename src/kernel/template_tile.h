@@ -4,6 +4,7 @@
 
 #include "kernel/template_exp2.h"
 #include "kernel/template_packing.h"
+#include "kernel/template_score.h"
 
 /* Ask for the next few lines of rows that come later. */
 INLINE void fetch_burst(ra_fetch *f)
@@ -125,13 +126,24 @@ INLINE int last_chunk(int head_dim)
     return head_dim <= DOT_WHOLE ? 0 : (head_dim - 1) / DOT_CHUNK * DOT_CHUNK;
 }
 
-/* The pass of the last chunk, or of the only one: masked with -inf; top[] = the maximum over the keys. */
-INLINE void tile_scores(const ra_tile_call *c, hidden by, int n, vec top[VECTORS])
+/* One vector of scores for key k: masked with -inf; top = the maximum so far. */
+INLINE vec hide_score(const ra_tile_call *c, hidden by, int k, int i, vec score, vec *top)
 {
-    const vec minus_infinity = v_set(-INFINITY);
+    if (by != NOTHING)
+        score = v_select(lanes_that_see(c, by, k, i), score, v_set(-INFINITY));
+    *top = v_max(score, *top); /* a NaN is left out here and comes back through exp2 */
+    return score;
+}
+
+/*
+ * The pass of the last chunk, or of the only one. Then scores are masked and top[] becomes the maximum over the keys,
+ * unless something comes in between: `staged`.
+ */
+INLINE void tile_scores(const ra_tile_call *c, hidden by, bool staged, int n, vec top[VECTORS])
+{
     const int d = last_chunk(c->head_dim);
     for (int i = 0; i < n; i++)
-        top[i] = minus_infinity;
+        top[i] = v_set(-INFINITY);
     for (int k = c->begin; k < c->end; k += RA_KEY_UNIT) {
         fetch_burst(c->fetch_key);
         const float *key = c->key + k * c->key_stride + d;
@@ -144,13 +156,25 @@ INLINE void tile_scores(const ra_tile_call *c, hidden by, int n, vec top[VECTORS
             for (int j = 0; j < RA_KEY_UNIT; j++)
                 for (int i = 0; i < n; i++)
                     s[j][i] = v_mul(s[j][i], v_set(c->factor));
-        for (int j = 0; j < RA_KEY_UNIT; j++)
-            for (int i = 0; i < n; i++) {
-                if (by != NOTHING)
-                    s[j][i] = v_select(lanes_that_see(c, by, k + j, i), s[j][i], minus_infinity);
-                top[i] = v_max(s[j][i], top[i]); /* a NaN is left out here and comes back through exp2 */
-            }
+        for (int j = 0; j < RA_KEY_UNIT && !staged; j++)
+            for (int i = 0; i < n; i++)
+                s[j][i] = hide_score(c, by, k + j, i, s[j][i], &top[i]);
         store_block(scores, n, s);
+    }
+}
+
+/* Masks scores that a stage has changed, and finds their maximum. */
+INLINE void tile_hide(const ra_tile_call *c, hidden by, int n, vec top[VECTORS])
+{
+    for (int i = 0; i < n; i++) {
+        vec most = v_set(-INFINITY);
+        for (int k = c->begin; k < c->end; k++) {
+            float *at = c->scores + (ptrdiff_t)k * LANES + i * WIDTH;
+            vec score = hide_score(c, by, k, i, v_load(at), &most);
+            if (by != NOTHING)
+                v_store(at, score);
+        }
+        top[i] = most;
     }
 }
 
@@ -247,15 +271,15 @@ INLINE void tile_values(const ra_tile_call *c, bool guarded, int n, const vec al
     }                                                                                                                  \
     PASS scores_plain_##name(const ra_tile_call *c, vec top[VECTORS])                                                  \
     {                                                                                                                  \
-        tile_scores(c, NOTHING, n, top);                                                                               \
+        tile_scores(c, NOTHING, false, n, top);                                                                        \
     }                                                                                                                  \
     PASS scores_masked_##name(const ra_tile_call *c, vec top[VECTORS])                                                 \
     {                                                                                                                  \
-        tile_scores(c, OUTSIDE_RANGE, n, top);                                                                         \
+        tile_scores(c, OUTSIDE_RANGE, false, n, top);                                                                  \
     }                                                                                                                  \
     PASS scores_sifted_##name(const ra_tile_call *c, vec top[VECTORS])                                                 \
     {                                                                                                                  \
-        tile_scores(c, BITS_NOT_SET, n, top);                                                                          \
+        tile_scores(c, BITS_NOT_SET, false, n, top);                                                                   \
     }                                                                                                                  \
     PASS softmax_##name(const ra_tile_call *c, const vec top[VECTORS], vec alpha[VECTORS])                             \
     {                                                                                                                  \
@@ -269,6 +293,22 @@ INLINE void tile_values(const ra_tile_call *c, bool guarded, int n, const vec al
     {                                                                                                                  \
         tile_values(c, true, n, alpha);                                                                                \
     }                                                                                                                  \
+    PASS scores_staged_##name(const ra_tile_call *c, vec top[VECTORS])                                                 \
+    {                                                                                                                  \
+        tile_scores(c, NOTHING, true, n, top);                                                                         \
+    }                                                                                                                  \
+    PASS hide_plain_##name(const ra_tile_call *c, vec top[VECTORS])                                                    \
+    {                                                                                                                  \
+        tile_hide(c, NOTHING, n, top);                                                                                 \
+    }                                                                                                                  \
+    PASS hide_masked_##name(const ra_tile_call *c, vec top[VECTORS])                                                   \
+    {                                                                                                                  \
+        tile_hide(c, OUTSIDE_RANGE, n, top);                                                                           \
+    }                                                                                                                  \
+    PASS hide_sifted_##name(const ra_tile_call *c, vec top[VECTORS])                                                   \
+    {                                                                                                                  \
+        tile_hide(c, BITS_NOT_SET, n, top);                                                                            \
+    }                                                                                                                  \
     static void tile_##name(const ra_tile_call *c)                                                                     \
     {                                                                                                                  \
         vec top[VECTORS], alpha[VECTORS];                                                                              \
@@ -276,6 +316,19 @@ INLINE void tile_values(const ra_tile_call *c, bool guarded, int n, const vec al
             chunk_##name(c, d);                                                                                        \
         (c->seen ? scores_sifted_##name : c->lo ? scores_masked_##name : scores_plain_##name)(c, top);                 \
         softmax_##name(c, top, alpha);                                                                                 \
+        ((c->lo || c->seen) && c->guard ? values_guarded_##name : values_plain_##name)(c, alpha);                      \
+    }                                                                                                                  \
+    static void tile_scored_##name(const ra_tile_call *c)                                                              \
+    {                                                                                                                  \
+        vec top[VECTORS], alpha[VECTORS];                                                                              \
+        for (int d = 0; d < last_chunk(c->head_dim); d += DOT_CHUNK)                                                   \
+            chunk_##name(c, d);                                                                                        \
+        scores_staged_##name(c, top);                                                                                  \
+        apply_steps(c->stage, c->scores, NULL, c->begin, c->end, n);                                                   \
+        (c->seen ? hide_sifted_##name : c->lo ? hide_masked_##name : hide_plain_##name)(c, top);                       \
+        softmax_##name(c, top, alpha);                                                                                 \
+        if (c->stage->kept != 0.0f)                                                                                    \
+            drop_weights(c->stage, c->scores, c->begin, c->end, n);                                                    \
         ((c->lo || c->seen) && c->guard ? values_guarded_##name : values_plain_##name)(c, alpha);                      \
     }
 
@@ -288,6 +341,14 @@ static void tile(const ra_tile_call *c)
         tile_narrow(c);
     else
         tile_whole(c);
+}
+
+static void tile_scored(const ra_tile_call *c)
+{
+    if (c->narrow)
+        tile_scored_narrow(c);
+    else
+        tile_scored_whole(c);
 }
 
 #endif

@@ -25,8 +25,10 @@ typedef struct ra_bias_source {
      * Queries first_query .. + queries - 1 (one, if the bias has one row for all) and keys first_key .. + keys - 1 of
      * a slice, as floats: row i begins at to + i * stride. Called by several threads.
      */
-    ra_status (*read)(ra_bias_file *file, int64_t batch, int64_t head, int64_t first_query, int64_t queries,
-                      int64_t first_key, int64_t keys, float *to, int64_t stride);
+    void (*read)(ra_bias_file *file, int64_t batch, int64_t head, int64_t first_query, int64_t queries,
+                 int64_t first_key, int64_t keys, float *to, int64_t stride);
+    /* The first failure of a read since it was asked last, with its message. What was read then is NaN. */
+    ra_status (*failed)(ra_bias_file *file);
     void (*close)(ra_bias_file *file);
     ra_bias_file *file;
 } ra_bias_source;
@@ -49,6 +51,12 @@ typedef struct ra_scores {
     void *owned;   /* arrays that were loaded or computed */
     int64_t bytes; /* that it holds */
 } ra_scores;
+
+/* Whether tiles need a score stage: sinks alone do not. */
+static inline bool ra_scores_staged(const ra_scores *scores)
+{
+    return scores && (scores->count > 0 || scores->dropout > 0);
+}
 
 /* The element of a view where sizes of 1 stand for all indices. */
 double ra_score_at(const ra_tensor *view, int64_t batch, int64_t seq, int64_t head, int64_t dim);
