@@ -7,9 +7,12 @@
 #include "base/threads.h"
 #include "exec/exec.h"
 #include "exec/reference.h"
+#include "io/bias_file.h"
 #include "io/pattern_files.h"
+#include "io/score_files.h"
 #include "plan/shorten.h"
 #include "ringattn/ringattn.h"
+#include "score/scores.h"
 
 #include <fenv.h>
 #include <math.h>
@@ -86,8 +89,6 @@ static ra_status resolve(ra_problem *p)
     if (p->heads % p->kv_heads != 0)
         return ra_fail(RA_ERROR_ARGUMENT, "heads %lld: must be a multiple of kv_heads %lld", (long long)p->heads,
                        (long long)p->kv_heads);
-    if (p->scores || p->score_arrays)
-        return ra_fail(RA_ERROR_UNSUPPORTED, "scores and score_arrays: not in this version");
     status = check_position("key_position", p->key_position, "kv_len", p->kv_len);
     if (!status && p->query_position != RA_SAME)
         status = check_position("query_position", p->query_position, "q_len", p->q_len);
@@ -129,6 +130,20 @@ static ra_status parse_pattern(const ra_problem *p, ra_pattern *pattern)
     return ra_pattern_parse(p->pattern ? p->pattern : "full", &shape, &files, pattern);
 }
 
+/* The arrays are all there, as NULL or as views. */
+static ra_status parse_scores(const ra_problem *p, ra_plan *plan)
+{
+    static const ra_score_files files = {ra_load_list, ra_load_table, ra_bias_open, ra_bias_read, ra_bias_close};
+    const ra_score_shape shape = {p->batch, p->q_len, p->kv_len, p->heads};
+    const ra_score_arrays *a = p->score_arrays;
+    if (a->mask || a->lengths || a->documents)
+        return ra_fail(RA_ERROR_UNSUPPORTED, "score_arrays: mask, lengths and documents: not in this version");
+    ra_status status = ra_scores_parse(p->scores, &shape, a, &files, &plan->scores);
+    plan->scores_bytes = plan->scores ? plan->scores->bytes : 0;
+    plan->has_bias = plan->scores && plan->scores->bias.heads > 0;
+    return status;
+}
+
 /* A function of its own for the compiler too: its arithmetic must stay between the calls that set its environment. */
 static __attribute__((noinline)) ra_status fill_plan(ra_plan *plan, ra_problem *problem, const ra_options *options)
 {
@@ -150,6 +165,8 @@ static __attribute__((noinline)) ra_status fill_plan(ra_plan *plan, ra_problem *
         status = ra_fail(RA_ERROR_ARGUMENT, "tiles %d: no such tile order", (int)options->tiles);
     if (!status)
         status = parse_pattern(problem, &plan->pattern);
+    if (!status)
+        status = parse_scores(problem, plan);
     if (status)
         return status;
     plan->batch = problem->batch;
@@ -178,6 +195,7 @@ ra_status ra_plan_create(const ra_problem *their_problem, const ra_options *thei
 {
     ra_problem problem = RA_PROBLEM_INIT;
     ra_options options = RA_OPTIONS_INIT;
+    ra_score_arrays arrays = RA_SCORE_ARRAYS_INIT;
     if (!plan)
         return ra_fail(RA_ERROR_ARGUMENT, "plan: where to put it is NULL");
     *plan = NULL;
@@ -186,8 +204,11 @@ ra_status ra_plan_create(const ra_problem *their_problem, const ra_options *thei
     ra_status status = ra_copy_in(&problem, their_problem, &ra_sized_problem);
     if (!status && their_options)
         status = ra_copy_in(&options, their_options, &ra_sized_options);
+    if (!status && problem.score_arrays)
+        status = ra_copy_in(&arrays, problem.score_arrays, &ra_sized_score_arrays);
     if (status)
         return status;
+    problem.score_arrays = &arrays;
     ra_plan *made = calloc(1, sizeof *made);
     if (!made)
         return ra_fail(RA_ERROR_MEMORY, "out of memory: %zu bytes for a plan", sizeof *made);
@@ -209,6 +230,7 @@ void ra_plan_free(ra_plan *plan)
     if (!plan)
         return;
     ra_pattern_clear(&plan->pattern);
+    ra_scores_free(plan->scores);
     free(plan);
 }
 
@@ -285,6 +307,8 @@ static ra_status run(const ra_plan *p, int64_t keys, const ra_tensor *q, const r
 {
     const ra_kernel *kernel = NULL;
     ra_shorter_plan shorter;
+    if (p->scores)
+        return ra_fail(RA_ERROR_UNSUPPORTED, "scores: not in this version");
     ra_status status = ra_kernel_find(p->kernel, &kernel);
     if (!status && keys < p->kv_len) {
         status = ra_plan_shorten(p, keys, &shorter);

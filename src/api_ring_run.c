@@ -85,6 +85,8 @@ static ra_status check_tensors(const ra_ring_plan *ring, int rank, bool parts, c
 /* A forward plan runs forward, and a backward plan backward. */
 static ra_status check_direction(const ra_ring_plan *ring, bool backward)
 {
+    if (ring->plan->scores)
+        return ra_fail(RA_ERROR_UNSUPPORTED, "scores: not in this version");
     if (!ring->options.backward == !backward)
         return RA_OK;
     return ra_fail(RA_ERROR_ARGUMENT, "the plan is of a %s pass (backward %d), and this is a %s pass",

@@ -219,6 +219,19 @@ RA_API ra_status ra_score_arrays_init(ra_score_arrays *arrays, size_t size);
  *                              blocks of SIZE positions, of whose pairs some are kept: the diagonal, or what the mask
  *                              says, and what the other settings add
  * docs/PATTERNS.md has pictures and the details. Prefixes, chunks and segments count from position 0, on all ranks.
+ *
+ * `scores` is a text of the same kind (NULL: scores are as they are). Terms apply to the scaled score s of a query at
+ * position p and a key at position j, in the order written and before the pattern hides keys. Each is there once at
+ * most: softcap:C                C tanh(s / C), C > 0 alibi[:@FILE.npy]        s - m |p - j|. Slopes m: float32
+ * [heads], or those of the ALiBi paper; for heads that are no power of two P, the paper's slopes for P and then every
+ * other one of those for 2P, with the largest P below relative:@FILE.npy       adds entry j - p + M, clipped to the
+ * ends, of a table: float32 [heads or 1, 2M + 1] bias:@FILE.npy           adds [batch or 1, heads or 1, q_len or 1,
+ * kv_len], by index, of any floating-point dtype. Read as it is needed, never whole sinks:@FILE.npy          float32
+ * [heads]: one more logit in each row's softmax, without a value. It is part of the log-sum-exp. A row that sees no key
+ * gives +0 and a log-sum-exp of its sink dropout:P[:seed=S]       after the softmax, weights are 0 with probability P <
+ * 1, else divided by 1 - P. Draws depend on the seed (0), batch, query head and both positions alone. The log-sum-exp
+ * is of the scores before it Without a file, an array is the view among the `score_arrays`. Slopes, tables and sinks
+ * must be finite.
  */
 typedef struct ra_problem {
     size_t size;

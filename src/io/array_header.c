@@ -4,6 +4,7 @@
 #include "base/checked.h"
 
 #include <stdio.h>
+#include <string.h>
 
 int ra_shape_text(const ra_array_header *h, char *text, size_t size)
 {
@@ -11,6 +12,15 @@ int ra_shape_text(const ra_array_header *h, char *text, size_t size)
     for (int i = 0; i < h->dims; i++)
         used += snprintf(text + used, size - (size_t)used, "%s%lld", i ? ", " : "", (long long)h->shape[i]);
     return used + snprintf(text + used, size - (size_t)used, h->dims == 1 ? ",)" : ")");
+}
+
+ra_status ra_array_unfit(const char *path, const ra_array_info *info, const char *must)
+{
+    char text[RA_SHAPE_TEXT_BYTES];
+    ra_array_header h = {.dims = info->dims};
+    memcpy(h.shape, info->shape, sizeof h.shape);
+    ra_shape_text(&h, text, sizeof text);
+    return ra_fail(RA_ERROR_FORMAT, "%s: %s of shape %s: %s", path, ra_dtype_name(info->dtype), text, must);
 }
 
 ra_status ra_array_header_start(const char *path, ra_dtype dtype, int dims, const int64_t *shape,

@@ -20,6 +20,9 @@ typedef struct ra_array_header {
 /* "(2, 3)", as Python writes it; returns its length. */
 int ra_shape_text(const ra_array_header *header, char *text, size_t size);
 
+/* RA_ERROR_FORMAT for an array that is not what it `must` be: "PATH: float32 of shape (2, 3): MUST". */
+ra_status ra_array_unfit(const char *path, const ra_array_info *info, const char *must);
+
 /* The header of an array that is to be made, as far as every format has it; the caller's values are checked. */
 ra_status ra_array_header_start(const char *path, ra_dtype dtype, int dims, const int64_t *shape,
                                 ra_array_header *header);

@@ -41,8 +41,9 @@ struct ra_plan {
     bool placed;        /* it does: queries stay there when there are fewer keys */
     ra_pattern pattern; /* owned */
     /* NULL: scores are as they are. Owned; see score/scores.h. The planner only counts its bytes. */
-    const struct ra_scores *scores;
+    struct ra_scores *scores;
     int64_t scores_bytes;
+    bool has_bias; /* scores have one: it is for kv_len keys alone */
 
     ra_kernel_id kernel;
     int threads_asked; /* 0: as many as there are cores */

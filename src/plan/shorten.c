@@ -6,10 +6,10 @@
 
 /* ---- The pattern ------------------------------------------------------------------------------------------------- */
 
-static ra_status refuse(const char *term, int64_t planned, int64_t keys)
+static ra_status refuse(const char *what, int64_t planned, int64_t keys)
 {
-    return ra_fail(RA_ERROR_ARGUMENT, "%lld keys: the plan is for %lld, and the pattern's %s is for that length alone",
-                   (long long)keys, (long long)planned, term);
+    return ra_fail(RA_ERROR_ARGUMENT, "%lld keys: the plan is for %lld, and the %s is for that length alone",
+                   (long long)keys, (long long)planned, what);
 }
 
 /* Blocks of a shorter sequence. What was drawn or chosen for a number of blocks is found out anew. */
@@ -29,11 +29,11 @@ static ra_status shorten_pattern(const ra_pattern *longer, int64_t keys, ra_patt
     for (int i = 0; i < p->count; i++) {
         ra_term *term = &p->terms[i];
         if (term->kind == &ra_term_documents)
-            return refuse("documents term", longer->kv_len, keys);
+            return refuse("pattern's documents term", longer->kv_len, keys);
         if (!term->blocks)
             continue;
         if (term->blocks->mask)
-            return refuse("mask of blocks", longer->kv_len, keys);
+            return refuse("pattern's mask of blocks", longer->kv_len, keys);
         shorten_blocks(term->blocks, keys, blocks);
         term->blocks = blocks;
         p->blocks = blocks;
@@ -45,6 +45,8 @@ ra_status ra_plan_shorten(const ra_plan *p, int64_t keys, ra_shorter_plan *short
 {
     ra_plan *s = &shorter->plan;
     *s = *p;
+    if (p->has_bias)
+        return refuse("bias of the scores", p->kv_len, keys);
     s->kv_len = keys;
     s->offset = p->placed ? p->offset : keys - p->q_len;
     return shorten_pattern(&p->pattern, keys, &s->pattern, &shorter->blocks);

@@ -18,6 +18,9 @@ typedef enum ra_score_kind { RA_SCORE_SOFTCAP, RA_SCORE_ALIBI, RA_SCORE_RELATIVE
 
 enum { RA_SCORE_KINDS = RA_SCORE_BIAS + 1 };
 
+/* Arrays of scores. */
+enum { RA_SCORE_SLOPES, RA_SCORE_TABLE, RA_SCORE_BIASES, RA_SCORE_SINKS, RA_SCORE_ARRAYS };
+
 /* A bias that is in a file: reads a part of it. */
 typedef struct ra_bias_file ra_bias_file;
 typedef struct ra_bias_source {
@@ -37,7 +40,10 @@ typedef struct ra_scores {
     int count;                           /* of terms, each of them at most once, */
     ra_score_kind terms[RA_SCORE_KINDS]; /* in the order in which they apply */
     double cap;                          /* softcap: C */
-    /* Views; data is NULL where there is no such array. Sizes of 1 are read for every index of that dimension. */
+    /*
+     * Views; data is NULL where there is no such array. Sizes of 1 are read for every index of that dimension: their
+     * strides are 0.
+     */
     ra_tensor slopes; /* alibi: heads */
     ra_tensor table;  /* relative: heads or 1, dim 2 * reach + 1 */
     int64_t reach;
@@ -48,8 +54,9 @@ typedef struct ra_scores {
     uint64_t seed;
     /* Where gradients go: as the caller's views are, or NULL. */
     const ra_tensor *d_slopes, *d_table, *d_bias, *d_sinks;
-    void *owned;   /* arrays that were loaded or computed */
-    int64_t bytes; /* that it holds */
+    ra_tensor gradients[RA_SCORE_ARRAYS]; /* what these point to */
+    float *owned[RA_SCORE_ARRAYS];        /* arrays that were loaded or computed */
+    int64_t bytes;                        /* that it holds */
 } ra_scores;
 
 /* Whether tiles need a score stage: sinks alone do not. */
@@ -57,6 +64,39 @@ static inline bool ra_scores_staged(const ra_scores *scores)
 {
     return scores && (scores->count > 0 || scores->dropout > 0);
 }
+
+/* ---- Text -------------------------------------------------------------------------------------------------------- */
+
+/* What scores are for. */
+typedef struct ra_score_shape {
+    int64_t batch, q_len, kv_len, heads;
+} ra_score_shape;
+
+/* How files that scores name are read. *values is malloc'ed for the caller, also when a failure is returned. */
+typedef struct ra_score_files {
+    /* RA_F32 [count], called `name` in messages. */
+    ra_status (*list)(const char *path, const char *name, int64_t count, float **values);
+    /* RA_F32 [heads or 1, an odd number]: *rows, *columns. */
+    ra_status (*table)(const char *path, int64_t heads, float **values, int64_t *rows, int64_t *columns);
+    /* [batch or 1, heads or 1, q_len or 1, kv_len]: the view says which; it has no data. */
+    ra_status (*open)(const char *path, const int64_t shape[4], ra_tensor *view, ra_bias_file **file);
+    ra_status (*read)(ra_bias_file *file, int64_t batch, int64_t head, int64_t first_query, int64_t queries,
+                      int64_t first_key, int64_t keys, float *to, int64_t stride);
+    void (*close)(ra_bias_file *file);
+} ra_score_files;
+
+/*
+ * Parse `text`, or NULL for no terms, with the caller's arrays. On success *scores is the caller's, to be freed with
+ * ra_scores_free, and NULL where there is nothing to be done to scores.
+ */
+ra_status ra_scores_parse(const char *text, const ra_score_shape *shape, const ra_score_arrays *arrays,
+                          const ra_score_files *files, ra_scores **scores);
+void ra_scores_free(ra_scores *scores);
+
+/* The slopes of the ALiBi paper for so many heads. */
+void ra_alibi_slopes(int64_t heads, float *slopes);
+
+/* ---- The oracle -------------------------------------------------------------------------------------------------- */
 
 /* The element of a view where sizes of 1 stand for all indices. */
 double ra_score_at(const ra_tensor *view, int64_t batch, int64_t seq, int64_t head, int64_t dim);
@@ -67,6 +107,9 @@ typedef struct ra_score_pair {
     int64_t position, key_position;
     int64_t query, key;
 } ra_score_pair;
+
+/* The column of the relative table that a pair takes. */
+int64_t ra_score_entry(const ra_scores *scores, const ra_score_pair *pair);
 
 /*
  * For the oracles, in double precision: the score after all terms. *slope, if not NULL, is its derivative by the

@@ -1,0 +1,77 @@
+/*
+ * What scores mean, pair by pair and in double precision: the oracles' arithmetic, by the definition. Nothing here is
+ * shared with the kernels or with what fills their stages.
+ */
+#include "base/dropout.h"
+#include "base/tensor.h"
+#include "score/scores.h"
+
+#include <math.h>
+
+double ra_score_at(const ra_tensor *t, int64_t batch, int64_t seq, int64_t head, int64_t dim)
+{
+    return ra_tensor_get(t, t->batch == 1 ? 0 : batch, t->seq == 1 ? 0 : seq, t->heads == 1 ? 0 : head,
+                         t->dim == 1 ? 0 : dim);
+}
+
+int64_t ra_score_entry(const ra_scores *s, const ra_score_pair *pair)
+{
+    int64_t entry = pair->key_position - pair->position;
+    entry = entry < -s->reach ? -s->reach : entry;
+    return (entry > s->reach ? s->reach : entry) + s->reach;
+}
+
+static double bias_of(const ra_scores *s, const ra_score_pair *pair)
+{
+    if (s->bias_source.read) {
+        float value = NAN;
+        s->bias_source.read(s->bias_source.file, pair->batch, pair->head, pair->query, 1, pair->key, 1, &value, 1);
+        return value;
+    }
+    return ra_score_at(&s->bias, pair->batch, pair->query, pair->head, pair->key);
+}
+
+/* What a term adds to a score. */
+static double added(const ra_scores *s, ra_score_kind term, const ra_score_pair *pair)
+{
+    switch (term) {
+    case RA_SCORE_ALIBI:
+        return -ra_score_at(&s->slopes, 0, 0, pair->head, 0) * fabs((double)(pair->position - pair->key_position));
+    case RA_SCORE_RELATIVE: return ra_score_at(&s->table, 0, 0, pair->head, ra_score_entry(s, pair));
+    case RA_SCORE_BIAS: return bias_of(s, pair);
+    default: return 0;
+    }
+}
+
+double ra_score_of_pair(const ra_scores *s, const ra_score_pair *pair, double score, double *slope,
+                        double changed[RA_SCORE_KINDS])
+{
+    double whole = 1; /* the derivative by the scaled score */
+    for (int i = 0; i < s->count; i++) {
+        double factor = 1;
+        if (s->terms[i] == RA_SCORE_SOFTCAP) {
+            double root = cosh(score / s->cap);
+            factor = 1 / (root * root);
+            score = s->cap * tanh(score / s->cap);
+        } else {
+            score += added(s, s->terms[i], pair);
+        }
+        whole *= factor;
+        for (int before = 0; changed && before < i; before++)
+            changed[before] *= factor;
+        if (changed)
+            changed[i] = 1;
+    }
+    if (slope)
+        *slope = whole;
+    return score;
+}
+
+double ra_score_kept(const ra_scores *s, const ra_score_pair *pair)
+{
+    if (s->dropout == 0)
+        return 1;
+    ra_draw_key row = ra_draw_row(s->seed, pair->batch, pair->head, pair->position);
+    ra_draw_key column = ra_draw_column(s->seed, pair->key_position);
+    return ra_draw(row, column) < ra_draw_threshold(s->dropout) ? 0 : 1 / (1 - s->dropout);
+}
