@@ -133,7 +133,8 @@ static ra_status parse_pattern(const ra_problem *p, ra_pattern *pattern)
 /* The arrays are all there, as NULL or as views. */
 static ra_status parse_scores(const ra_problem *p, ra_plan *plan)
 {
-    static const ra_score_files files = {ra_load_list, ra_load_table, ra_bias_open, ra_bias_read, ra_bias_close};
+    static const ra_score_files files = {ra_load_list, ra_load_table,  ra_bias_open,
+                                         ra_bias_read, ra_bias_failed, ra_bias_close};
     const ra_score_shape shape = {p->batch, p->q_len, p->kv_len, p->heads};
     const ra_score_arrays *a = p->score_arrays;
     if (a->mask || a->lengths || a->documents)

@@ -5,13 +5,18 @@
 #include "base/half.h"
 #include "io/array_header.h"
 
+#include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 struct ra_bias_file {
     ra_array *array;
     ra_dtype dtype;
-    int64_t shape[4]; /* of the file: batch, heads, queries, keys */
+    int64_t shape[4];     /* of the file: batch, heads, queries, keys */
+    pthread_mutex_t lock; /* of what is below, taken after a failure only */
+    ra_status failure;
+    char message[512];
 };
 
 static bool fits(const ra_array_info *info, const int64_t shape[4])
@@ -36,6 +41,7 @@ void ra_bias_close(ra_bias_file *file)
 {
     if (!file)
         return;
+    pthread_mutex_destroy(&file->lock);
     ra_array_close(file->array);
     free(file);
 }
@@ -46,6 +52,7 @@ ra_status ra_bias_open(const char *path, const int64_t shape[4], ra_tensor *view
     ra_bias_file *f = *file = calloc(1, sizeof *f);
     if (!f)
         return ra_fail(RA_ERROR_MEMORY, "%s: out of memory: %zu bytes for a bias", path, sizeof *f);
+    pthread_mutex_init(&f->lock, NULL);
     ra_status status = ra_array_open(path, &f->array);
     if (!status)
         status = ra_array_describe(f->array, &info);
@@ -81,16 +88,38 @@ static ra_status read_row(ra_bias_file *f, int64_t first, int64_t count, float *
     return status;
 }
 
-ra_status ra_bias_read(ra_bias_file *f, int64_t batch, int64_t head, int64_t first_query, int64_t queries,
-                       int64_t first_key, int64_t keys, float *to, int64_t stride)
+/* Keeps the calling thread's message if it is the first one. */
+static void note_failure(ra_bias_file *f, ra_status status)
+{
+    pthread_mutex_lock(&f->lock);
+    if (!f->failure) {
+        f->failure = status;
+        snprintf(f->message, sizeof f->message, "%s", ra_last_message());
+    }
+    pthread_mutex_unlock(&f->lock);
+}
+
+ra_status ra_bias_failed(ra_bias_file *f)
+{
+    pthread_mutex_lock(&f->lock);
+    ra_status status = f->failure ? ra_fail(f->failure, "%s", f->message) : RA_OK;
+    f->failure = RA_OK;
+    pthread_mutex_unlock(&f->lock);
+    return status;
+}
+
+void ra_bias_read(ra_bias_file *f, int64_t batch, int64_t head, int64_t first_query, int64_t queries, int64_t first_key,
+                  int64_t keys, float *to, int64_t stride)
 {
     const int64_t *shape = f->shape;
     int64_t slice = (shape[0] == 1 ? 0 : batch) * shape[1] + (shape[1] == 1 ? 0 : head);
     bool one = shape[2] == 1;
-    ra_status status = RA_OK;
-    for (int64_t i = 0; i < (one ? 1 : queries) && !status; i++) {
+    for (int64_t i = 0; i < (one ? 1 : queries); i++) {
         int64_t row = slice * shape[2] + (one ? 0 : first_query + i);
-        status = read_row(f, row * shape[3] + first_key, keys, to + i * stride);
+        ra_status status = read_row(f, row * shape[3] + first_key, keys, to + i * stride);
+        if (status)
+            note_failure(f, status);
+        for (int64_t k = 0; status && k < keys; k++)
+            to[i * stride + k] = NAN;
     }
-    return status;
 }

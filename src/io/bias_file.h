@@ -13,8 +13,9 @@ typedef struct ra_bias_file ra_bias_file;
 ra_status ra_bias_open(const char *path, const int64_t shape[4], ra_tensor *view, ra_bias_file **file);
 void ra_bias_close(ra_bias_file *file);
 
-/* A part of one batch and head, as floats: see ra_bias_source in score/scores.h. */
-ra_status ra_bias_read(ra_bias_file *file, int64_t batch, int64_t head, int64_t first_query, int64_t queries,
-                       int64_t first_key, int64_t keys, float *to, int64_t stride);
+/* A part of one batch and head, as floats, and the first failure of a read: see ra_bias_source in score/scores.h. */
+ra_status ra_bias_failed(ra_bias_file *file);
+void ra_bias_read(ra_bias_file *file, int64_t batch, int64_t head, int64_t first_query, int64_t queries,
+                  int64_t first_key, int64_t keys, float *to, int64_t stride);
 
 #endif

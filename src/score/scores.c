@@ -141,7 +141,7 @@ static ra_status open_bias(const context *c, const char *path, ra_scores *s)
     if (status)
         return status;
     s->bias = spread(s->bias);
-    s->bias_source = (ra_bias_source){c->files->read, c->files->close, file};
+    s->bias_source = (ra_bias_source){c->files->read, c->files->failed, c->files->close, file};
     return RA_OK;
 }
 

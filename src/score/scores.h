@@ -80,8 +80,10 @@ typedef struct ra_score_files {
     ra_status (*table)(const char *path, int64_t heads, float **values, int64_t *rows, int64_t *columns);
     /* [batch or 1, heads or 1, q_len or 1, kv_len]: the view says which; it has no data. */
     ra_status (*open)(const char *path, const int64_t shape[4], ra_tensor *view, ra_bias_file **file);
-    ra_status (*read)(ra_bias_file *file, int64_t batch, int64_t head, int64_t first_query, int64_t queries,
-                      int64_t first_key, int64_t keys, float *to, int64_t stride);
+    /* As in ra_bias_source. */
+    void (*read)(ra_bias_file *file, int64_t batch, int64_t head, int64_t first_query, int64_t queries,
+                 int64_t first_key, int64_t keys, float *to, int64_t stride);
+    ra_status (*failed)(ra_bias_file *file);
     void (*close)(ra_bias_file *file);
 } ra_score_files;
 

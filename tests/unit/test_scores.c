@@ -8,6 +8,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { BATCH = 2, QUERIES = 3, KEYS = 5, HEADS = 4 };
 
@@ -193,8 +194,30 @@ static void arrays_in_files(void **state)
     near(ra_score_at(&plan->scores->sinks, 0, 0, 2, 0), 3);
     float part[2][2] = {{0}};
     const ra_bias_source *source = &plan->scores->bias_source;
-    assert_int_equal(source->read(source->file, 1, 3, 1, 2, 3, 2, part[0], 2), RA_OK);
+    source->read(source->file, 1, 3, 1, 2, 3, 2, part[0], 2);
+    assert_int_equal(source->failed(source->file), RA_OK);
     assert_true(part[0][0] == 2 && part[0][1] == 3 && part[1][0] == 4 && part[1][1] == 6);
+    ra_plan_free(plan);
+}
+
+/* What cannot be read is NaN, and the cause is told once. */
+static void a_bias_that_becomes_shorter(void **state)
+{
+    (void)state;
+    const float bias[KEYS] = {1, 2, 3, 4, 5};
+    make_file("a.npy", RA_F32, 4, (const int64_t[]){1, 1, 1, KEYS}, bias);
+    ra_plan *plan = plan_with("bias:@a.npy", NULL);
+    const ra_bias_source *source = &plan->scores->bias_source;
+    assert_int_equal(truncate("a.npy", 128 + 2 * sizeof(float)), 0);
+    float part[KEYS] = {0};
+    source->read(source->file, 0, 0, 0, 1, 0, 2, part, KEYS);
+    assert_int_equal(source->failed(source->file), RA_OK);
+    assert_true(part[1] == 2);
+    source->read(source->file, 0, 0, 0, 1, 1, 4, part, KEYS);
+    assert_true(isnan(part[3]));
+    assert_int_equal(source->failed(source->file), RA_ERROR_FILE);
+    assert_string_equal(ra_last_message(), "a.npy: ends at byte 136: it became shorter while it was read");
+    assert_int_equal(source->failed(source->file), RA_OK);
     ra_plan_free(plan);
 }
 
@@ -350,6 +373,7 @@ int main(void)
         cmocka_unit_test(derivatives),
         cmocka_unit_test(dropout_is_as_frequent_as_said),
         IN_FOLDER(arrays_in_files),
+        IN_FOLDER(a_bias_that_becomes_shorter),
         IN_FOLDER(files_that_do_not_fit),
         cmocka_unit_test(texts_that_are_refused),
         cmocka_unit_test(arrays_that_are_refused),
