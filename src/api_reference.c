@@ -21,18 +21,17 @@ static void add_values(const void *user, const ra_seen_key *key, double *sums)
 {
     const ra_plan *p = user;
     for (int64_t d = 0; d < p->value_dim; d++)
-        sums[d] += key->weight * key->value[d];
+        sums[d] += key->weight * key->kept * key->value[d];
 }
 
 static void add_sized(const void *user, const ra_seen_key *key, double *sums)
 {
     const ra_plan *p = user;
     row_sums s = sums_at(p, sums);
-    double size = fabs(p->scale) * ra_oracle_dot_size(key->query, key->key, p->head_dim);
     add_values(user, key, sums);
     for (int64_t d = 0; d < p->value_dim; d++)
-        s.squares[d] += key->weight * key->value[d] * key->value[d];
-    *s.size += key->weight * size * size;
+        s.squares[d] += key->weight * (key->kept * key->value[d]) * (key->kept * key->value[d]);
+    *s.size += key->weight * key->size * key->size;
 }
 
 static void finish_row(const ra_key_row *row, int64_t dim, const double *sums, double *output, double *lse)
@@ -86,6 +85,7 @@ ra_status ra_reference_rows_sized(const ra_plan *p, ra_storage *q, ra_storage *k
     if (status || count == 0)
         return status;
     ra_key_pass pass = {.plan = p, .q = q, .k = k, .v = v, .rows = rows, .count = count};
+    pass.sized = sizes != NULL;
     pass.linear = sizes ? 2 * (int64_t)p->value_dim + 1 : p->value_dim;
     pass.add = sizes ? add_sized : add_values;
     pass.user = p;

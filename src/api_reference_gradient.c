@@ -49,14 +49,14 @@ static query_sums sums_at(const query_rows *r, double *sums)
 static void add_key_sizes(const query_rows *r, const ra_seen_key *key, double d_weight, const query_sums *s)
 {
     const ra_plan *p = r->plan;
-    double score_size = fabs(p->scale) * ra_oracle_dot_size(key->query, key->key, p->head_dim);
-    double d_size = ra_oracle_dot_size(r->d_outputs + key->row * p->value_dim, key->value, p->value_dim);
-    double error = ra_score_square(ra_weight_square(score_size, r->lses[key->row]), d_weight, d_size);
-    *s->score_size += key->weight * score_size * score_size;
+    double d_size = key->kept * ra_oracle_dot_size(r->d_outputs + key->row * p->value_dim, key->value, p->value_dim);
+    double error = ra_score_square(ra_weight_square(key->size, r->lses[key->row]), d_weight, d_size);
+    error = ra_slope_square(error, d_weight, key->slope);
+    *s->score_size += key->weight * key->size * key->size;
     *s->d_size += key->weight * d_size * d_size;
     for (int64_t d = 0; d < p->head_dim; d++) {
         double square = error * key->key[d] * key->key[d];
-        s->key[d] += key->weight * key->key[d];
+        s->key[d] += key->weight * key->slope * key->key[d];
         s->least[d] += square;
         s->errors[d] += key->weight * key->weight * square;
     }
@@ -68,9 +68,9 @@ static void add_key(const void *user, const ra_seen_key *key, double *sums)
     const ra_plan *p = r->plan;
     query_sums s = sums_at(r, sums);
     double d_weight = ra_oracle_dot(r->d_outputs + key->row * p->value_dim, key->value, p->value_dim);
-    d_weight -= r->deltas[key->row];
+    d_weight = key->kept * d_weight - r->deltas[key->row];
     for (int64_t d = 0; d < p->head_dim; d++)
-        s.gradient[d] += key->weight * d_weight * key->key[d];
+        s.gradient[d] += key->weight * d_weight * key->slope * key->key[d];
     if (r->sized)
         add_key_sizes(r, key, d_weight, &s);
 }
@@ -130,6 +130,7 @@ static ra_status query_gradient(const ra_plan *p, const inputs *in, const ra_row
 {
     query_rows own = {.plan = p, .sized = sizes != NULL};
     ra_key_pass pass = {.plan = p, .q = in->q, .k = in->k, .v = in->v, .rows = rows, .count = count};
+    pass.sized = own.sized;
     pass.constant = own.sized ? p->head_dim : 0;
     pass.linear = own.sized ? 2 * (int64_t)p->head_dim + 2 : p->head_dim;
     pass.square = pass.constant;

@@ -5,12 +5,18 @@
 #include "exec/reference.h"
 
 #include "base/tensor.h"
+#include "score/scores.h"
 
 #include <math.h>
 #include <stdlib.h>
 
+static ra_score_pair pair_of(const ra_plan *p, int64_t batch, int64_t head, int64_t query, int64_t key)
+{
+    return (ra_score_pair){batch, head, ra_plan_position(p, query + p->offset), ra_plan_position(p, key), query, key};
+}
+
 /*
- * scores[j] = scale q . k[j] for the keys that are seen, times[j] how often they are; returns how many are, counted
+ * scores[j] of the keys that are seen, after all terms, and times[j], how often they are; returns how many are, counted
  * with their multiplicity.
  */
 static int64_t score_keys(const ra_plan *p, const ra_tensor *q, const ra_tensor *k, int64_t batch, int64_t head,
@@ -24,7 +30,8 @@ static int64_t score_keys(const ra_plan *p, const ra_tensor *q, const ra_tensor 
         double dot = 0;
         for (int64_t d = 0; d < p->head_dim; d++)
             dot += ra_tensor_get(q, batch, query, head, d) * ra_tensor_get(k, batch, j, kv_head, d);
-        scores[j] = p->scale * dot;
+        ra_score_pair pair = pair_of(p, batch, head, query, j);
+        scores[j] = ra_score_of_pair(p->scores, &pair, p->scale * dot, NULL, NULL);
         seen += times[j];
     }
     return seen;
@@ -36,6 +43,25 @@ static bool hopeless(double max, double sum)
     return max == INFINITY || max == -INFINITY || sum != sum;
 }
 
+/* Sums up the weights, and the values with those that dropout keeps. */
+static double sum_up(const ra_plan *p, const ra_tensor *v, int64_t batch, int64_t head, int64_t query,
+                     const double *scores, const int *times, double max, double *output)
+{
+    double sum = 0;
+    for (int64_t d = 0; d < p->value_dim; d++)
+        output[d] = 0;
+    for (int64_t j = 0; j < p->kv_len; j++) {
+        if (!times[j])
+            continue;
+        ra_score_pair pair = pair_of(p, batch, head, query, j);
+        double weight = times[j] * exp(scores[j] - max), kept = weight * ra_score_kept(p->scores, &pair);
+        sum += weight;
+        for (int64_t d = 0; d < p->value_dim; d++)
+            output[d] += kept * ra_tensor_get(v, batch, j, head / p->group_heads, d);
+    }
+    return sum;
+}
+
 ra_status ra_reference_compute(const ra_plan *p, const ra_tensor *q, const ra_tensor *k, const ra_tensor *v,
                                int64_t batch, int64_t head, int64_t query, double *output, double *lse)
 {
@@ -43,27 +69,21 @@ ra_status ra_reference_compute(const ra_plan *p, const ra_tensor *q, const ra_te
     if (!scores)
         return ra_fail(RA_ERROR_MEMORY, "out of memory: %lld scores of the reference", (long long)p->kv_len);
     int *times = (int *)(scores + p->kv_len);
-    int64_t kv_head = head / p->group_heads, seen = score_keys(p, q, k, batch, head, query, scores, times);
-    double max = -INFINITY, sum = 0;
+    bool sink = ra_score_has_sinks(p->scores);
+    bool any = score_keys(p, q, k, batch, head, query, scores, times) > 0 || sink;
+    double max = sink ? ra_score_sink(p->scores, head) : -INFINITY;
     for (int64_t j = 0; j < p->kv_len; j++)
         if (times[j] && scores[j] > max)
             max = scores[j];
-    for (int64_t d = 0; d < p->value_dim; d++)
-        output[d] = 0;
-    for (int64_t j = 0; j < p->kv_len; j++) {
-        if (!times[j])
-            continue;
-        double weight = times[j] * exp(scores[j] - max);
-        sum += weight;
-        for (int64_t d = 0; d < p->value_dim; d++)
-            output[d] += weight * ra_tensor_get(v, batch, j, kv_head, d);
-    }
+    double sum = sum_up(p, v, batch, head, query, scores, times, max, output);
     free(scores);
-    if (seen && hopeless(max, sum))
+    if (sink)
+        sum += exp(ra_score_sink(p->scores, head) - max);
+    if (any && hopeless(max, sum))
         sum = NAN;
-    for (int64_t d = 0; seen && d < p->value_dim; d++)
+    for (int64_t d = 0; any && d < p->value_dim; d++)
         output[d] /= sum;
     if (lse)
-        *lse = seen ? max + log(sum) : -INFINITY;
-    return RA_OK;
+        *lse = any ? max + log(sum) : -INFINITY;
+    return ra_scores_failed(p->scores);
 }

@@ -59,7 +59,9 @@ static ra_status start_rows(ra_key_pass *o)
     ra_status status = RA_OK;
     for (int64_t i = 0; i < o->count && !status; i++) {
         ra_interval hull = ra_pattern_hull(&p->pattern, o->rows[i].seq + p->offset, 1);
-        o->states[i] = (ra_key_row){.hull = hull, .max = -INFINITY};
+        bool sink = ra_score_has_sinks(p->scores);
+        double max = sink ? ra_score_sink(p->scores, o->rows[i].head) : -INFINITY;
+        o->states[i] = (ra_key_row){.hull = hull, .max = max, .sum = sink, .seen = sink};
         o->total += (double)(hull.hi - hull.lo);
         status = ra_oracle_read(o->q, o->rows[i], 1, 1, o->elements, o->queries + i * p->head_dim);
     }
@@ -77,17 +79,23 @@ static void raise_max(const ra_key_pass *o, ra_key_row *s, double score, double 
         sums[o->constant + i] *= i < o->linear ? factor : factor * factor;
 }
 
-/* The key at `at` of the block, which row i sees so many times. */
-static void add_key(ra_key_pass *o, int64_t i, int64_t at, int times)
+/* Key j, which is at `at` of the block and which row i sees so many times. */
+static void add_key(ra_key_pass *o, int64_t i, int64_t j, int64_t at, int times)
 {
     const ra_plan *p = o->plan;
+    const ra_row *row = &o->rows[i];
     ra_key_row *s = &o->states[i];
     double *sums = ra_key_pass_sums(o, i);
     ra_seen_key seen = {.row = i,
                         .query = o->queries + i * p->head_dim,
                         .key = o->keys + at * p->head_dim,
                         .value = o->values + at * p->value_dim};
-    double score = p->scale * ra_oracle_dot(seen.query, seen.key, p->head_dim);
+    ra_score_pair pair = ra_oracle_pair(p, row->batch, row->head, row->seq, j);
+    double product = p->scale * ra_oracle_dot(seen.query, seen.key, p->head_dim);
+    double score = ra_score_of_pair(p->scores, &pair, product, &seen.slope, NULL);
+    if (o->sized)
+        seen.size = ra_oracle_score_size(p, &pair, seen.query, seen.key);
+    seen.kept = ra_score_kept(p->scores, &pair);
     if (score > s->max)
         raise_max(o, s, score, sums);
     /* -inf weighs nothing, also before anything else was seen. */
@@ -163,7 +171,7 @@ static void add_block(ra_key_pass *o, const key_block *b)
         const uint8_t *times = o->times + i * o->block_keys;
         for (int64_t j = keys.lo; j < keys.hi; j++)
             if (times[j - keys.lo])
-                add_key(o, i, (j - b->first) * b->heads + head, times[j - keys.lo]);
+                add_key(o, i, j, (j - b->first) * b->heads + head, times[j - keys.lo]);
     }
 }
 
@@ -217,5 +225,5 @@ ra_status ra_key_pass_run(ra_key_pass *o)
         status = start_rows(o);
     for (int64_t batch = 0; batch < o->plan->batch && !status; batch++)
         status = work_batch(o, batch);
-    return status;
+    return status ? status : ra_scores_failed(o->plan->scores);
 }

@@ -13,13 +13,16 @@
 typedef struct ra_seen_key {
     int64_t row;
     double weight;
+    double kept;  /* what dropout multiplies the weight by: 1 without dropout */
+    double slope; /* the derivative of the score by the scaled product of query and key: 1 without score terms */
+    double size;  /* what the score is summed up from, without signs; of passes that are `sized` */
     const double *query, *key, *value;
 } ra_seen_key;
 
 typedef struct ra_key_row {
     ra_interval hull;
-    double max, sum; /* the largest score; the sum of the weights */
-    bool seen;       /* some key was */
+    double max, sum; /* the largest score; the sum of the weights: a sink is one of them */
+    bool seen;       /* some key was, or there is a sink */
 } ra_key_row;
 
 typedef struct ra_key_pass {
@@ -28,6 +31,7 @@ typedef struct ra_key_pass {
     ra_storage *q, *k, *v;
     const ra_row *rows;
     int64_t count;
+    bool sized; /* sizes of scores are wanted */
     /* Of each row: sums that do not depend on weights, that are linear in them, and that are quadratic. In this order.
      */
     int64_t constant, linear, square;

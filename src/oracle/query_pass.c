@@ -97,26 +97,27 @@ static void add_term(ra_query_pass *o, int64_t i, double factor, double square, 
         o->squares[i * dim + d] += square * vector[d] * vector[d];
 }
 
-/* Row i and the query at `at` of the block, which sees it so many times. */
-static void add_query(ra_query_pass *o, int64_t i, int64_t at, int times)
+/* Row i and the query `pair->query`, which is at `at` of the block and sees it so many times. */
+static void add_query(ra_query_pass *o, int64_t i, const ra_score_pair *pair, int64_t at, int times)
 {
     const ra_plan *p = o->plan;
     const double *query = o->queries + at * p->head_dim, *d_output = o->d_outputs + at * p->value_dim;
     const double *key = o->row_keys + i * p->head_dim, *value = o->row_values + i * p->value_dim;
-    double weight = times * exp(p->scale * ra_oracle_dot(query, key, p->head_dim) - o->lses[at]);
+    double product = p->scale * ra_oracle_dot(query, key, p->head_dim), slope, kept = ra_score_kept(p->scores, pair);
+    double weight = times * exp(ra_score_of_pair(p->scores, pair, product, &slope, NULL) - o->lses[at]);
     double square = weight * weight + RA_LEAST_SQUARE, error = 0;
     if (o->sized)
-        error = ra_weight_square(fabs(p->scale) * ra_oracle_dot_size(query, key, p->head_dim), o->lses[at]);
+        error = ra_weight_square(ra_oracle_score_size(p, pair, query, key), o->lses[at]);
     if (o->values) {
-        add_term(o, i, weight, square * error, d_output);
+        add_term(o, i, kept * weight, kept * kept * square * error, d_output);
         return;
     }
-    double d_weight = ra_oracle_dot(d_output, value, p->value_dim) - o->deltas[at];
+    double d_weight = kept * ra_oracle_dot(d_output, value, p->value_dim) - o->deltas[at];
     if (o->sized) {
-        double d_size = ra_oracle_dot_size(d_output, value, p->value_dim) + o->delta_sizes[at];
-        error = p->scale * p->scale * ra_score_square(error, d_weight, d_size);
+        double d_size = kept * ra_oracle_dot_size(d_output, value, p->value_dim) + o->delta_sizes[at];
+        error = p->scale * p->scale * ra_slope_square(ra_score_square(error, d_weight, d_size), d_weight, slope);
     }
-    add_term(o, i, p->scale * weight * d_weight, square * error, query);
+    add_term(o, i, p->scale * weight * d_weight * slope, square * error, query);
 }
 
 /* ---- All rows and a block of queries ----------------------------------------------------------------------------- */
@@ -209,9 +210,13 @@ static void add_block(ra_query_pass *o, const query_block *b)
         int64_t head = o->rows[i].head * group - b->head;
         if (!may_be_seen(o, i, b))
             continue;
-        for (int64_t j = 0; j < (b->end - b->first) * group; j++)
-            if (times[j])
-                add_query(o, i, j / group * b->heads + head + j % group, times[j]);
+        for (int64_t j = 0; j < (b->end - b->first) * group; j++) {
+            if (!times[j])
+                continue;
+            int64_t query_head = o->rows[i].head * group + j % group, query = b->first + j / group;
+            ra_score_pair pair = ra_oracle_pair(o->plan, b->batch, query_head, query, o->rows[i].seq);
+            add_query(o, i, &pair, j / group * b->heads + head + j % group, times[j]);
+        }
     }
 }
 
@@ -262,5 +267,5 @@ ra_status ra_query_pass_run(ra_query_pass *o)
                 else if (!work)
                     o->total += (double)(rows * (b.end - b.first) * p->group_heads);
             }
-    return status;
+    return status ? status : ra_scores_failed(p->scores);
 }

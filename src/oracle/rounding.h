@@ -24,4 +24,15 @@ static inline double ra_score_square(double weight_square, double d_weight, doub
     return d_weight * d_weight * weight_square + d_size * d_size;
 }
 
+/*
+ * The same times the derivative of the score, `slope`, squared. A slope other than 1 is that of a tanh: 1 less a
+ * square, with an error that does not become smaller with it.
+ */
+static inline double ra_slope_square(double score_square, double d_weight, double slope)
+{
+    const double slope_error = 16;
+    double error = slope == 1 ? 0 : slope_error * d_weight;
+    return slope * slope * score_square + error * error;
+}
+
 #endif

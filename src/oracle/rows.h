@@ -4,6 +4,7 @@
 
 #include "io/storage.h"
 #include "plan/plan.h"
+#include "score/scores.h"
 
 /* Rows of a storage that are read at a time hold about this many values, 256 KiB, and are no more than that. */
 enum { RA_ORACLE_VALUES = 1 << 15, RA_ORACLE_ROWS = 256 };
@@ -24,6 +25,12 @@ ra_status ra_oracle_read(ra_storage *storage, ra_row first, int64_t count, int64
 
 /* Tells the plan's progress; RA_ERROR_CANCELLED when it asks to stop. */
 ra_status ra_oracle_tell(const ra_plan *plan, double done, double total);
+
+/* A query and a key, by their indices. */
+ra_score_pair ra_oracle_pair(const ra_plan *plan, int64_t batch, int64_t head, int64_t query, int64_t key);
+
+/* What the score of a pair is summed up from, without signs: of the scaled product of their rows, and of all terms. */
+double ra_oracle_score_size(const ra_plan *plan, const ra_score_pair *pair, const double *query, const double *key);
 
 double ra_oracle_dot(const double *a, const double *b, int64_t count);
 

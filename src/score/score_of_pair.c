@@ -25,6 +25,7 @@ static double bias_of(const ra_scores *s, const ra_score_pair *pair)
 {
     if (s->bias_source.read) {
         float value = NAN;
+        /* A failure is kept there, for whoever ends the pass. */
         s->bias_source.read(s->bias_source.file, pair->batch, pair->head, pair->query, 1, pair->key, 1, &value, 1);
         return value;
     }
@@ -43,19 +44,24 @@ static double added(const ra_scores *s, ra_score_kind term, const ra_score_pair 
     }
 }
 
+/* A step of the score: what the term makes of it. Returns the derivative of that. */
+static double apply(const ra_scores *s, ra_score_kind term, const ra_score_pair *pair, double *score)
+{
+    if (term != RA_SCORE_SOFTCAP) {
+        *score += added(s, term, pair);
+        return 1;
+    }
+    double root = cosh(*score / s->cap);
+    *score = s->cap * tanh(*score / s->cap);
+    return 1 / (root * root);
+}
+
 double ra_score_of_pair(const ra_scores *s, const ra_score_pair *pair, double score, double *slope,
                         double changed[RA_SCORE_KINDS])
 {
     double whole = 1; /* the derivative by the scaled score */
-    for (int i = 0; i < s->count; i++) {
-        double factor = 1;
-        if (s->terms[i] == RA_SCORE_SOFTCAP) {
-            double root = cosh(score / s->cap);
-            factor = 1 / (root * root);
-            score = s->cap * tanh(score / s->cap);
-        } else {
-            score += added(s, s->terms[i], pair);
-        }
+    for (int i = 0; s && i < s->count; i++) {
+        double factor = apply(s, s->terms[i], pair, &score);
         whole *= factor;
         for (int before = 0; changed && before < i; before++)
             changed[before] *= factor;
@@ -67,9 +73,32 @@ double ra_score_of_pair(const ra_scores *s, const ra_score_pair *pair, double sc
     return score;
 }
 
+double ra_score_size_of_pair(const ra_scores *s, const ra_score_pair *pair, double score, double size)
+{
+    const double tanh_error = 8; /* of a tanh in float32, relative, in units of 2^-24: more than 4e-7 */
+    for (int i = 0; s && i < s->count; i++) {
+        double before = score, factor = apply(s, s->terms[i], pair, &score);
+        if (s->terms[i] == RA_SCORE_SOFTCAP)
+            size = factor * size + tanh_error * fabs(score);
+        else
+            size += fabs(score - before) + fabs(score);
+    }
+    return size;
+}
+
+bool ra_score_has_sinks(const ra_scores *s)
+{
+    return s && s->sinks.data;
+}
+
+double ra_score_sink(const ra_scores *s, int64_t head)
+{
+    return ra_score_at(&s->sinks, 0, 0, head, 0);
+}
+
 double ra_score_kept(const ra_scores *s, const ra_score_pair *pair)
 {
-    if (s->dropout == 0)
+    if (!s || s->dropout == 0)
         return 1;
     ra_draw_key row = ra_draw_row(s->seed, pair->batch, pair->head, pair->position);
     ra_draw_key column = ra_draw_column(s->seed, pair->key_position);

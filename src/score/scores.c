@@ -409,6 +409,11 @@ ra_status ra_scores_parse(const char *text, const ra_score_shape *shape, const r
     return RA_OK;
 }
 
+ra_status ra_scores_failed(const ra_scores *s)
+{
+    return s && s->bias_source.read ? s->bias_source.failed(s->bias_source.file) : RA_OK;
+}
+
 void ra_scores_free(ra_scores *s)
 {
     if (!s)

@@ -98,6 +98,9 @@ void ra_scores_free(ra_scores *scores);
 /* The slopes of the ALiBi paper for so many heads. */
 void ra_alibi_slopes(int64_t heads, float *slopes);
 
+/* The first failure of reading a bias since it was asked last; RA_OK without scores. */
+ra_status ra_scores_failed(const ra_scores *scores);
+
 /* ---- The oracle -------------------------------------------------------------------------------------------------- */
 
 /* The element of a view where sizes of 1 stand for all indices. */
@@ -114,11 +117,22 @@ typedef struct ra_score_pair {
 int64_t ra_score_entry(const ra_scores *scores, const ra_score_pair *pair);
 
 /*
- * For the oracles, in double precision: the score after all terms. *slope, if not NULL, is its derivative by the
- * scaled score. `changed` if not NULL has for each term in order the derivative by what that term adds.
+ * For the oracles, in double precision: the score after all terms. Here and below, scores of NULL change nothing.
+ * *slope, if not NULL, is its derivative by the scaled score. `changed` if not NULL has for each term in order the
+ * derivative by what that term adds.
  */
 double ra_score_of_pair(const ra_scores *scores, const ra_score_pair *pair, double score, double *slope,
                         double changed[RA_SCORE_KINDS]);
+
+/*
+ * For the oracles: what the score after all terms is summed up from, without signs. Its rounding in float32 grows with
+ * this. `size` is that of the scaled score.
+ */
+double ra_score_size_of_pair(const ra_scores *scores, const ra_score_pair *pair, double score, double size);
+
+/* For the oracles: whether rows have a sink, and the sink of a head. */
+bool ra_score_has_sinks(const ra_scores *scores);
+double ra_score_sink(const ra_scores *scores, int64_t head);
 
 /* For the oracles: what dropout multiplies the weight of a pair by: 0, or 1 / (1 - probability); 1 without dropout. */
 double ra_score_kept(const ra_scores *scores, const ra_score_pair *pair);
