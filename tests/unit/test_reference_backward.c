@@ -3,6 +3,7 @@
  * computed here, in double precision and with patterns read here, so that nothing of the library is on both sides.
  */
 #include "support/naive.h"
+#include "support/naive_scores.h"
 #include "support/sample.h"
 #include "support/unit.h"
 
@@ -22,6 +23,7 @@ typedef struct problem {
     int64_t counts[INPUTS];
     ra_tensor d_output, d_lse; /* float32 views of memory that is owned */
     bool with_lse;
+    naive_scores *scores; /* NULL: none */
 } problem;
 
 static void *take(int64_t count, size_t size)
@@ -56,6 +58,7 @@ static void problem_make(problem *p, const ra_problem *of, bool with_lse)
     p->d_output = made(&p->s.tensors[SAMPLE_OUTPUT], 4);
     p->d_lse = made(&p->s.tensors[SAMPLE_LSE], 5);
     p->with_lse = with_lse;
+    p->scores = NULL;
 }
 
 static void problem_free(problem *p)
@@ -73,17 +76,23 @@ static void problem_free(problem *p)
 static double row_loss(const problem *p, int64_t batch, int64_t head, int64_t query)
 {
     const ra_problem *of = &p->s.problem;
-    int64_t kv_head = head / (of->heads / of->kv_heads), position = query + of->kv_len - of->q_len;
+    int64_t kv_head = head / (of->heads / of->kv_heads);
+    int64_t position = of->query_position == RA_SAME ? of->kv_len - of->q_len : of->query_position - of->key_position;
     const double *q = p->inputs[QUERY] + ((batch * of->q_len + query) * of->heads + head) * of->head_dim;
-    double sum = 0, weighted = 0;
+    double sum = p->scores ? naive_sink_weight(p->scores, head) : 0, weighted = 0;
     for (int64_t j = 0; j < of->kv_len; j++) {
-        int times = naive_sees(&p->pattern, head, position, j);
+        int times = naive_sees(&p->pattern, head, position + query, j);
         int64_t row = (batch * of->kv_len + j) * of->kv_heads + kv_head;
         double score = 0, worth = 0;
         for (int64_t d = 0; d < of->head_dim; d++)
             score += p->scale * q[d] * p->inputs[KEY][row * of->head_dim + d];
         for (int64_t d = 0; d < of->value_dim; d++)
             worth += ra_tensor_get(&p->d_output, batch, query, head, d) * p->inputs[VALUE][row * of->value_dim + d];
+        if (p->scores) {
+            naive_pair pair = {batch, head, position + query + of->key_position, j + of->key_position, query, j};
+            score = naive_score(p->scores, &pair, score);
+            worth *= naive_kept(p->scores, &pair);
+        }
         sum += times * exp(score);
         weighted += times * exp(score) * worth;
     }
@@ -113,23 +122,31 @@ static ra_status ask(problem *p, const ra_plan *plan)
                                  p->gradients[VALUE]);
 }
 
+/* The derivative of the loss by one of the numbers that it depends on. */
+static double difference(const problem *p, double *x)
+{
+    const double step = 1e-5;
+    double before = *x;
+    *x = before + step;
+    double above = loss(p);
+    *x = before - step;
+    double below = loss(p);
+    *x = before;
+    return (above - below) / (2 * step);
+}
+
 static void compare_with_differences(problem *p)
 {
     static const char *const names[INPUTS] = {"d_q", "d_k", "d_v"};
-    const double step = 1e-5;
     ra_plan *plan = sample_plan(&p->s, RA_KERNEL_GENERIC, 1);
     REQUIRE(!ask(p, plan), "%s: %s", sample_text(&p->s), ra_last_message());
     ra_plan_free(plan);
     for (int i = 0; i < INPUTS; i++)
         for (int64_t j = 0; j < p->counts[i]; j++) {
-            double *x = &p->inputs[i][j], before = *x;
-            *x = before + step;
-            double above = loss(p);
-            *x = before - step;
-            double expected = (above - loss(p)) / (2 * step), error = fabs(p->gradients[i][j] - expected);
-            *x = before;
-            REQUIRE(error <= 1e-6, "%s%s: %s[%lld] is %.9g, not %.9g", sample_text(&p->s), p->with_lse ? ", d_lse" : "",
-                    names[i], (long long)j, p->gradients[i][j], expected);
+            double expected = difference(p, &p->inputs[i][j]), error = fabs(p->gradients[i][j] - expected);
+            REQUIRE(error <= 1e-6, "%s%s, scores %s: %s[%lld] is %.9g, not %.9g", sample_text(&p->s),
+                    p->with_lse ? ", d_lse" : "", p->scores ? p->scores->text : "as they are", names[i], (long long)j,
+                    p->gradients[i][j], expected);
         }
 }
 
@@ -186,6 +203,64 @@ static void gradients_are_differences(void **state)
         problem_free(&p);
     }
 }
+
+/* ---- Scores -------------------------------------------------------------------------------------------------------
+ */
+
+/* Gradients of the arrays, which the oracle rounds to float32. */
+static void compare_arrays_with_differences(problem *p)
+{
+    static const char *const names[NAIVE_ARRAYS] = {"d_slopes", "d_table", "d_bias", "d_sinks"};
+    naive_scores *n = p->scores;
+    for (int i = 0; i < NAIVE_ARRAYS; i++)
+        for (int64_t j = 0; n->values[i] && j < n->counts[i]; j++) {
+            double expected = difference(p, &n->values[i][j]);
+            double got = (double)((const float *)n->gradients[i].data)[j];
+            REQUIRE(fabs(got - expected) <= 1e-6 * (1 + fabs(expected)), "%s%s, scores %s: %s[%lld] is %.9g, not %.9g",
+                    sample_text(&p->s), p->with_lse ? ", d_lse" : "", n->text, names[i], (long long)j, got, expected);
+        }
+}
+
+static void gradients_with_scores(ra_problem of, const char *text, choices *c)
+{
+    naive_scores scores;
+    problem p;
+    problem_make(&p, &of, chance(c, 2));
+    naive_scores_make(&scores, text, &p.s.problem, c);
+    naive_scores_want(&scores);
+    p.scores = &scores;
+    p.s.problem.scores = text, p.s.problem.score_arrays = &scores.arrays;
+    p.pattern.key_position = of.key_position;
+    compare_with_differences(&p);
+    compare_arrays_with_differences(&p);
+    naive_scores_free(&scores);
+    problem_free(&p);
+}
+
+static void gradients_with_scores_are_differences(void **state)
+{
+    (void)state;
+    static const char *const each[] = {"softcap:1.5",
+                                       "alibi",
+                                       "relative",
+                                       "bias",
+                                       "sinks",
+                                       "dropout:0.5:seed=3",
+                                       "bias+softcap:2+relative+sinks+alibi+dropout:0.25"};
+    choices c = {7};
+    for (int i = 0; i < CASES; i++) {
+        char text[256];
+        ra_problem of = case_of(i);
+        choose_scores(&c, text, sizeof text);
+        if (chance(&c, 2))
+            of.key_position = choose(&c, 0, 5), of.query_position = choose(&c, 0, of.key_position + of.kv_len + 2);
+        gradients_with_scores(of, text, &c);
+        gradients_with_scores(case_of(i), each[i % 7], &c);
+    }
+}
+
+/* ---- All or one ---------------------------------------------------------------------------------------------------
+ */
 
 /* Each gradient is the same whether or not the others are wanted. */
 static void gradients_one_by_one(void **state)
@@ -383,10 +458,15 @@ static void refuses_what_does_not_fit(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gradients_are_differences),  cmocka_unit_test(gradients_one_by_one),
-        cmocka_unit_test(nan_shows_where_it_belongs), cmocka_unit_test(unseen_nan_shows_nowhere),
-        cmocka_unit_test(blind_rows_give_nothing),    cmocka_unit_test(fewer_keys),
-        cmocka_unit_test(no_keys_no_queries),         cmocka_unit_test(refuses_what_does_not_fit),
+        cmocka_unit_test(gradients_are_differences),
+        cmocka_unit_test(gradients_with_scores_are_differences),
+        cmocka_unit_test(gradients_one_by_one),
+        cmocka_unit_test(nan_shows_where_it_belongs),
+        cmocka_unit_test(unseen_nan_shows_nowhere),
+        cmocka_unit_test(blind_rows_give_nothing),
+        cmocka_unit_test(fewer_keys),
+        cmocka_unit_test(no_keys_no_queries),
+        cmocka_unit_test(refuses_what_does_not_fit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
