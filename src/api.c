@@ -308,8 +308,6 @@ static ra_status run(const ra_plan *p, int64_t keys, const ra_tensor *q, const r
 {
     const ra_kernel *kernel = NULL;
     ra_shorter_plan shorter;
-    if (p->scores)
-        return ra_fail(RA_ERROR_UNSUPPORTED, "scores: not in this version");
     ra_status status = ra_kernel_find(p->kernel, &kernel);
     if (!status && keys < p->kv_len) {
         status = ra_plan_shorten(p, keys, &shorter);

@@ -85,7 +85,7 @@ static ra_status check_tensors(const ra_ring_plan *ring, int rank, bool parts, c
 /* A forward plan runs forward, and a backward plan backward. */
 static ra_status check_direction(const ra_ring_plan *ring, bool backward)
 {
-    if (ring->plan->scores)
+    if (ring->plan->scores && backward)
         return ra_fail(RA_ERROR_UNSUPPORTED, "scores: not in this version");
     if (!ring->options.backward == !backward)
         return RA_OK;

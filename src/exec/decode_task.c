@@ -2,7 +2,7 @@
  * A task of the decoding variant: all query rows of some key/value heads against a span of keys, one block after the
  * other. Many queries are worked in tile_task.c.
  */
-#include "exec/exec.h"
+#include "exec/score_rows.h"
 
 #include "base/checked.h"
 
@@ -17,6 +17,8 @@ typedef struct decode_task {
     int *begin, *end;                       /* [queries] */
     float *key, *value;                     /* room for a block of one head, widened */
     ra_decode_call call;                    /* what is the same for every block is set once */
+    bool staged;
+    ra_score_rows scores;
 } decode_task;
 
 static decode_task lay_out(const ra_worker *w, int64_t task)
@@ -49,6 +51,8 @@ static decode_task lay_out(const ra_worker *w, int64_t task)
     t.call.value_dim = p->value_dim;
     t.call.scores = (float *)(at + s->scores);
     t.call.sums = (float *)(at + s->staging);
+    t.staged = ra_scores_staged(p->scores);
+    ra_score_rows_begin(&t.scores, w->run, t.batch, t.first_head, t.heads, t.head_rows, at + s->stage);
     return t;
 }
 
@@ -128,7 +132,9 @@ static void work_heads(const ra_run *run, decode_task *t, const ra_key_block *b,
     c->value_head_stride = b->v->head_stride;
     c->query = t->query + row * c->head_dim;
     c->state = t->state + row * run->plan->unit_floats;
-    run->kernel->decode(c);
+    if (t->staged)
+        c->stage = ra_score_rows_block(&t->scores, head, heads, &b->block, t->begin, t->end);
+    (t->staged ? run->kernel->decode_scored : run->kernel->decode)(c);
 }
 
 /* `heads` heads of the task, from its `head`-th on, through all keys that are here; false when cancelled. */

@@ -9,6 +9,7 @@
 #include "base/memory.h"
 #include "base/tensor.h"
 #include "base/threads.h"
+#include "score/scores.h"
 
 #include <fenv.h>
 #include <math.h>
@@ -37,11 +38,40 @@ void ra_state_clear(float *state, int lanes, int64_t floats)
         state[i] = 0.0f;
 }
 
+static const double ln2 = 0.69314718055994530942;
+
+/* One more logit in the softmax of a row, which has no value. */
+static bool has_sinks(const ra_plan *p)
+{
+    return p->scores && p->scores->sinks.data;
+}
+
+/*
+ * The sink of a head becomes part of the sums of the rows: here, because a row is finished once, however many spans,
+ * branches and ranks it took. Sums are relative to the row's maximum, which stays.
+ */
+static void add_sink(const ra_plan *p, int64_t head, int rows, int lanes, float *state)
+{
+    double sink = ra_tensor_get(&p->scores->sinks, 0, 0, head, 0) / ln2;
+    for (int i = 0; i < rows; i++)
+        state[lanes + i] = (float)((double)state[lanes + i] + exp2(sink - (double)state[i]));
+}
+
+/* The log-sum-exp of a row: of one that saw nothing but -inf, what the sink gives. */
+static double lse_of(const ra_plan *p, int64_t head, bool empty, float max, float sum)
+{
+    double sink = has_sinks(p) ? ra_tensor_get(&p->scores->sinks, 0, 0, head, 0) : -INFINITY;
+    if (empty || (sink > -INFINITY && isinf(sum)))
+        return sink;
+    return sum != 0.0f ? ((double)max + log2((double)sum)) * ln2 : (double)NAN;
+}
+
 void ra_finish(const ra_run *run, int64_t batch, int64_t head, const ra_group *group, float *state)
 {
     const ra_plan *p = run->plan;
-    const double ln2 = 0.69314718055994530942;
     int lanes = run->work->grouping.lanes;
+    if (has_sinks(p))
+        add_sink(p, head, group->rows, lanes, state);
     int64_t first = run->whole_output ? group->query : group->row - run->output_first;
     if (p->variant == RA_VARIANT_DECODE)
         for (int64_t d = 0; d < p->value_dim; d++)
@@ -56,9 +86,7 @@ void ra_finish(const ra_run *run, int64_t batch, int64_t head, const ra_group *g
             ra_tensor_set(run->output, batch, first + i, head, d, 0.0);
         if (!run->lse)
             continue;
-        float max = state[i], sum = state[lanes + i];
-        double lse = sum != 0.0f ? ((double)max + log2((double)sum)) * ln2 : (double)NAN;
-        ra_tensor_set(run->lse, batch, first + i, head, 0, empty ? -INFINITY : lse);
+        ra_tensor_set(run->lse, batch, first + i, head, 0, lse_of(p, head, empty, state[i], state[lanes + i]));
     }
 }
 
@@ -329,6 +357,9 @@ ra_status ra_execute(const ra_plan *p, const ra_kernel *kernel, const ra_tensor 
     ra_memory_give(&accountant, scratch, scratch_bytes);
     if (status)
         return status;
+    status = ra_scores_failed(p->scores);
+    if (status)
+        return status;
     if (!finished)
         return ra_fail(RA_ERROR_CANCELLED, "cancelled by the progress callback after %.0f of %.0f pairs",
                        counts.pairs_visible, all->pairs_visible);
@@ -348,7 +379,7 @@ ra_status ra_execute_nothing(const ra_plan *p, const ra_kernel *kernel, const ra
         for (int64_t d = 0; d < p->value_dim; d++)
             ra_tensor_set(output, batch, query, head, d, 0.0);
         if (lse)
-            ra_tensor_set(lse, batch, query, head, 0, -INFINITY);
+            ra_tensor_set(lse, batch, query, head, 0, lse_of(p, head, true, 0, 0));
     }
     if (p->progress && p->progress(p->progress_user, 0, 0))
         return ra_fail(RA_ERROR_CANCELLED, "cancelled by the progress callback after 0 of 0 pairs");

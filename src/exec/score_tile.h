@@ -1,12 +1,19 @@
 /*
- * Fills the score stage of a tile (ra_score_stage in kernel.h) from the scores of a plan: what is added to each pair of
- * a key and a lane, and the keys of dropout's draws. Forward and backward tasks use the same.
+ * Fills score stages (ra_score_stage in kernel.h) from the scores of a plan: what is added to each pair of a key and a
+ * query, and the keys of dropout's draws. Here for a group of queries in the lanes against a part of a key block:
+ * forward and backward tasks of tiles use the same. Decoding tasks have score_rows.h.
+ *
+ * Memory of tiles: alibi, relative (strips) | alibi, relative, bias (matrices) | row draws | key draws | windows
  */
 #ifndef RA_EXEC_SCORE_TILE_H
 #define RA_EXEC_SCORE_TILE_H
 
 #include "kernel/kernel.h"
 #include "plan/plan.h"
+#include "score/scores.h"
+
+/* What scores in base 2 are multiplied by. */
+#define RA_LOG2_E 1.44269504088896340736
 
 /* One for each task. */
 typedef struct ra_score_tiles {
@@ -14,8 +21,11 @@ typedef struct ra_score_tiles {
     const ra_kernel *kernel;
     int64_t batch;
     int lanes;
-    float *strip, *matrix, *window; /* in scratch */
+    float *strip[RA_SCORE_KINDS];  /* [lanes + RA_KEY_BLOCK] each */
+    float *matrix[RA_SCORE_KINDS]; /* [RA_KEY_BLOCK][lanes] each */
     uint32_t *row_draws, *key_draws;
+    float *windows;     /* of a bias in a file: [slots][lanes][keys of a window] */
+    int64_t *window_of; /* [slots][3]: the head, member and window that is there */
     ra_score_stage stage;
 } ra_score_tiles;
 
@@ -27,16 +37,30 @@ typedef struct ra_score_place {
     int rows;
     int64_t first;
     int begin, end;
+    int64_t slot; /* of the groups that are worked in turn; see below */
 } ra_score_place;
 
-/* Bytes of scratch that begin needs; 0 without scores. */
-int64_t ra_score_tiles_bytes(const ra_plan *plan, int lanes);
+/*
+ * Bytes of scratch that begin needs, for tasks that go through so many groups (of one head each) in turn, block after
+ * block: each has a slot. 0 if the plan has no score stage.
+ */
+int64_t ra_score_tiles_bytes(const ra_plan *plan, int lanes, int64_t slots);
 
-/* For tasks of one batch. `memory` has that many bytes. */
+/* For a task of one batch. `memory` has that many bytes. */
 void ra_score_tiles_begin(ra_score_tiles *tiles, const ra_plan *plan, const ra_kernel *kernel, int64_t batch, int lanes,
-                          char *memory);
+                          int64_t slots, char *memory);
 
 /* The stage of a tile, valid until the next call. */
 const ra_score_stage *ra_score_tile(ra_score_tiles *tiles, const ra_score_place *place);
+
+/* What alibi or relative adds for a query that is so many positions behind a key. */
+double ra_score_by_distance(const ra_scores *scores, ra_score_kind kind, int64_t head, int64_t distance);
+
+/* A row of the bias for keys first .. first + keys - 1, every step-th; in base 2. */
+ra_rows ra_score_bias_row(const ra_scores *scores, int64_t batch, int64_t query, int64_t head, int64_t key,
+                          int64_t step);
+
+/* Bytes for so many rows of a decoding task: see score_rows.h. */
+int64_t ra_score_rows_bytes(const ra_plan *plan, int64_t rows);
 
 #endif

@@ -3,6 +3,7 @@
 
 #include "base/checked.h"
 #include "base/memory.h"
+#include "exec/score_tile.h"
 
 int64_t ra_scratch_place(int64_t *bytes, int64_t size)
 {
@@ -33,6 +34,7 @@ static ra_scratch lay_out_tiles(const ra_plan *p, const ra_workload *w)
     s.hi = ra_scratch_place(&s.bytes, lanes * (int64_t)sizeof(int32_t));
     s.sieve = ra_scratch_place(&s.bytes, ra_sieve_bytes(&p->pattern, (int)lanes, w->tile_groups));
     s.seen = ra_scratch_place(&s.bytes, RA_KEY_BLOCK * (int64_t)sizeof(uint64_t));
+    s.stage = ra_scratch_place(&s.bytes, ra_score_tiles_bytes(p, (int)lanes, w->tile_groups));
     return s;
 }
 
@@ -51,6 +53,7 @@ static ra_scratch lay_out_decoding(const ra_plan *p, const ra_workload *w)
     s.groups = ra_scratch_place(&s.bytes, w->groups * (int64_t)sizeof(ra_group_bounds));
     s.lo = ra_scratch_place(&s.bytes, w->groups * (int64_t)sizeof(int));
     s.hi = ra_scratch_place(&s.bytes, w->groups * (int64_t)sizeof(int));
+    s.stage = ra_scratch_place(&s.bytes, ra_score_rows_bytes(p, rows));
     return s;
 }
 

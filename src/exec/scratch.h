@@ -2,8 +2,8 @@
  * What a worker's scratch memory is for, and where. The plan is told only how many bytes it takes.
  *
  *     tiles      query | state | branch | key | staging | value | edge | scores | rows | groups | lo | hi |
- *                sieve | seen
- *     decoding   query | state | key | value | staging | scores | rows | groups | lo | hi
+ *                sieve | seen | stage
+ *     decoding   query | state | key | value | staging | scores | rows | groups | lo | hi | stage
  */
 #ifndef RA_EXEC_SCRATCH_H
 #define RA_EXEC_SCRATCH_H
@@ -12,7 +12,7 @@
 
 /* Where things are, in bytes from the start of the scratch memory. */
 typedef struct ra_scratch {
-    int64_t query, key, staging, value, edge, scores, state, branch, rows, groups, sieve, lo, hi, seen;
+    int64_t query, key, staging, value, edge, scores, state, branch, rows, groups, sieve, lo, hi, seen, stage;
     int64_t bytes;
 } ra_scratch;
 

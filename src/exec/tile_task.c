@@ -3,6 +3,7 @@
  * the next one while this one is worked. Few queries are worked in decode_task.c.
  */
 #include "exec/exec.h"
+#include "exec/score_tile.h"
 
 #include "base/checked.h"
 #include "plan/curve.h"
@@ -43,8 +44,11 @@ typedef struct tile_task {
     float *query, *key, *staging, *value, *edge, *branch_state;
     int32_t *lo, *hi;
     uint64_t *seen;
-    ra_tile_call call;               /* what is the same for every tile is set once */
-    ra_fetch fetch_key, fetch_value; /* of what is packed next */
+    ra_tile_call call;                      /* what is the same for every tile is set once */
+    ra_fetch fetch_key, fetch_value;        /* of what is packed next */
+    void (*work)(const ra_tile_call *call); /* kernel->tile, or tile_scored */
+    bool staged;                            /* that one, with stages from: */
+    ra_score_tiles scores;
     ra_tiles tiles;
     ra_key_walk walk;
     int64_t set; /* of keys, that is walked */
@@ -86,6 +90,9 @@ static void lay_out(tile_task *t, ra_worker *w, int64_t task)
     t->call.scores = (float *)(at + s->scores);
     t->call.fetch_key = &t->fetch_key;
     t->call.fetch_value = &t->fetch_value;
+    t->staged = ra_scores_staged(p->scores);
+    t->work = t->staged ? run->kernel->tile_scored : run->kernel->tile;
+    ra_score_tiles_begin(&t->scores, p, run->kernel, t->batch, work->grouping.lanes, work->tile_groups, at + s->stage);
 }
 
 /* ---- Keys and values --------------------------------------------------------------------------------------------- */
@@ -243,6 +250,15 @@ static void take_ahead(tile_task *t)
 
 /* ---- Tiles ------------------------------------------------------------------------------------------------------- */
 
+/* What happens to the scores of a tile. */
+static const ra_score_stage *stage_of(tile_task *t, int group, const packed_block *b, const ra_tile *tile)
+{
+    const ra_group_bounds *g = &t->tiles.groups[group];
+    ra_score_place place = {t->head,        t->tiles.lattice, g->member, g->rows,
+                            b->block.first, tile->begin,      tile->end, group};
+    return ra_score_tile(&t->scores, &place);
+}
+
 /* One group against its part of one block; returns the visible pairs. */
 static double work_tile(tile_task *t, int group, const packed_block *b, const ra_tile *tile, float *state)
 {
@@ -267,7 +283,9 @@ static double work_tile(tile_task *t, int group, const packed_block *b, const ra
     }
     c->query = t->query + (int64_t)group * tiles->lanes * c->head_dim;
     c->state = state + group * run->plan->unit_floats;
-    run->kernel->tile(c);
+    if (t->staged)
+        c->stage = stage_of(t, group, b, tile);
+    t->work(c);
     t->worker->counts.tiles += 1;
     t->worker->counts.pairs_worked += (double)(keys * ra_lanes_worked(&run->work->grouping, tiles->groups[group].rows));
     return (double)visible;

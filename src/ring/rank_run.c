@@ -13,6 +13,7 @@
 #include "ring/rank_tiles.h"
 #include "ring/slot.h"
 #include "ring/supply.h"
+#include "score/scores.h"
 
 ra_rank ra_rank_make(const ra_pass *pass, const ra_kernel *kernel, const ra_tensors *tensors, int rank,
                      ra_rank_stats *stats)
@@ -150,6 +151,8 @@ ra_status ra_rank_run(ra_rank *e, double started, const ra_point *point)
         status = load_own(e);
     if (!status)
         status = ra_rank_run_steps(e);
+    if (!status)
+        status = ra_scores_failed(e->ring->plan->scores);
     if (!status)
         status = (e->pass->gradient ? ra_gradients_write : ra_rank_write_results)(e);
     if (status)

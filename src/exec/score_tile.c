@@ -1,0 +1,281 @@
+/* Fills the score stage of a tile: strips, matrices and draws. See score_tile.h. */
+#include "exec/score_tile.h"
+
+#include "base/checked.h"
+#include "base/dropout.h"
+#include "base/tensor.h"
+
+/* Keys of a bias in a file that are read at a time. */
+enum { WINDOW = 512 };
+
+/* ---- Memory ------------------------------------------------------------------------------------------------------ */
+
+static int64_t strip_floats(int lanes)
+{
+    return lanes + RA_KEY_BLOCK;
+}
+
+int64_t ra_score_tiles_bytes(const ra_plan *p, int lanes, int64_t slots)
+{
+    const ra_scores *s = p->scores;
+    if (!ra_scores_staged(s))
+        return 0;
+    int64_t floats = 2 * strip_floats(lanes) + 3 * (int64_t)RA_KEY_BLOCK * lanes, draws = 2 * (lanes + RA_KEY_BLOCK);
+    int64_t windows = s->bias_source.read ? slots : 0;
+    return 3 * windows * (int64_t)sizeof(int64_t) + (floats + windows * lanes * WINDOW) * (int64_t)sizeof(float) +
+           draws * (int64_t)sizeof(uint32_t);
+}
+
+int64_t ra_score_rows_bytes(const ra_plan *p, int64_t rows)
+{
+    if (!ra_scores_staged(p->scores))
+        return 0;
+    return 3 * rows * RA_KEY_BLOCK * (int64_t)sizeof(float) + 2 * (rows + RA_KEY_BLOCK) * (int64_t)sizeof(uint32_t);
+}
+
+void ra_score_tiles_begin(ra_score_tiles *t, const ra_plan *p, const ra_kernel *kernel, int64_t batch, int lanes,
+                          int64_t slots, char *memory)
+{
+    const ra_scores *s = p->scores;
+    if (!ra_scores_staged(s))
+        return;
+    int64_t windows = s->bias_source.read ? slots : 0;
+    *t = (ra_score_tiles){.plan = p, .kernel = kernel, .batch = batch, .lanes = lanes};
+    t->window_of = (int64_t *)memory;
+    for (int64_t i = 0; i < 3 * windows; i++)
+        t->window_of[i] = -1;
+    float *at = (float *)(t->window_of + 3 * windows);
+    t->windows = at;
+    at += windows * lanes * WINDOW;
+    for (int kind = RA_SCORE_ALIBI; kind <= RA_SCORE_BIAS; kind++, at += (int64_t)RA_KEY_BLOCK * lanes)
+        t->matrix[kind] = at;
+    for (int kind = RA_SCORE_ALIBI; kind <= RA_SCORE_RELATIVE; kind++, at += strip_floats(lanes))
+        t->strip[kind] = at;
+    t->row_draws = (uint32_t *)at;
+    t->key_draws = t->row_draws + (ptrdiff_t)2 * lanes;
+    t->stage.kept = s->dropout > 0 ? (float)(1 / (1 - s->dropout)) : 0.0f;
+    t->stage.threshold = ra_draw_threshold(s->dropout);
+    t->stage.row_a = t->row_draws;
+    t->stage.row_b = t->row_draws + lanes;
+    t->stage.key_a = t->key_draws;
+    t->stage.key_b = t->key_draws + RA_KEY_BLOCK;
+}
+
+/* ---- By distance: alibi and relative ----------------------------------------------------------------------------- */
+
+double ra_score_by_distance(const ra_scores *s, ra_score_kind kind, int64_t head, int64_t distance)
+{
+    if (kind == RA_SCORE_ALIBI)
+        return -ra_score_at(&s->slopes, 0, 0, head, 0) * (double)(distance < 0 ? -distance : distance);
+    return ra_score_at(&s->table, 0, 0, head, ra_max(0, ra_min(s->reach - distance, 2 * s->reach)));
+}
+
+/* Where a member is, as the problem counts positions. */
+static int64_t position_of(const ra_score_tiles *t, const ra_score_place *at, int64_t member)
+{
+    return ra_plan_position(t->plan, ra_lattice_position(&at->lattice, member));
+}
+
+static int64_t key_position_of(const ra_score_tiles *t, const ra_score_place *at, int64_t member)
+{
+    return ra_lattice_position(&at->lattice, member) + t->plan->key_position;
+}
+
+/* Whether the positions of the lanes go up with them one by one. Members of one segment do, at the segment's rate. */
+static bool in_line(const ra_score_tiles *t, const ra_score_place *at)
+{
+    if (!ra_lattice_plain(&at->lattice))
+        return true;
+    int64_t first = position_of(t, at, at->member);
+    for (int i = 1; i < at->rows; i++)
+        if (position_of(t, at, at->member + i) != first + i)
+            return false;
+    return true;
+}
+
+/* strip[i] for the distance rate * (nearest + i). */
+static void strip_of_slope(double slope, int64_t rate, int64_t nearest, int64_t count, float *strip)
+{
+    for (int64_t i = 0; i < count; i++) {
+        double distance = (double)(rate * (nearest + i));
+        strip[i] = (float)(-RA_LOG2_E * slope * (distance < 0 ? -distance : distance));
+    }
+}
+
+static void strip_of_table(const ra_scores *s, int64_t head, int64_t rate, int64_t nearest, int64_t count, float *strip)
+{
+    const float *row = (const float *)s->table.data + (s->table.heads > 1 ? head : 0) * s->table.head_stride;
+    int64_t stride = s->table.dim_stride, last = 2 * s->reach;
+    for (int64_t i = 0; i < count; i++) {
+        int64_t entry = s->reach - rate * (nearest + i);
+        strip[i] = (float)RA_LOG2_E * row[(entry < 0 ? 0 : entry > last ? last : entry) * stride];
+    }
+}
+
+/*
+ * add[k * stride + i] for lane i and key k is strip[i - k + RA_KEY_BLOCK - 1]: what it is depends on the distance
+ * alone. Pairs of different segments have other distances, but see nothing of each other.
+ */
+static ra_score_step fill_strip(ra_score_tiles *t, const ra_score_place *at, ra_score_kind kind)
+{
+    const ra_scores *s = t->plan->scores;
+    float *strip = t->strip[kind];
+    int64_t rate = at->lattice.rate, nearest = at->member - at->first - (RA_KEY_BLOCK - 1);
+    if (ra_lattice_plain(&at->lattice)) {
+        rate = 1;
+        nearest = position_of(t, at, at->member) - key_position_of(t, at, at->first) - (RA_KEY_BLOCK - 1);
+    }
+    if (kind == RA_SCORE_ALIBI)
+        strip_of_slope(ra_score_at(&s->slopes, 0, 0, at->head, 0), rate, nearest, strip_floats(t->lanes), strip);
+    else
+        strip_of_table(s, at->head, rate, nearest, strip_floats(t->lanes), strip);
+    return (ra_score_step){RA_STEP_ADD, 0, strip + RA_KEY_BLOCK - 1, -1};
+}
+
+static ra_score_step fill_by_distance(ra_score_tiles *t, const ra_score_place *at, ra_score_kind kind)
+{
+    if (in_line(t, at))
+        return fill_strip(t, at, kind);
+    float *matrix = t->matrix[kind];
+    for (int i = 0; i < t->lanes; i++) {
+        int64_t position = i < at->rows ? position_of(t, at, at->member + i) : 0;
+        for (int k = at->begin; k < at->end; k++)
+            matrix[(ptrdiff_t)k * t->lanes + i] =
+                (float)(RA_LOG2_E * ra_score_by_distance(t->plan->scores, kind, at->head,
+                                                         position - key_position_of(t, at, at->first + k)));
+    }
+    return (ra_score_step){RA_STEP_ADD, 0, matrix, t->lanes};
+}
+
+/* ---- By index: bias ---------------------------------------------------------------------------------------------- */
+
+ra_rows ra_score_bias_row(const ra_scores *s, int64_t batch, int64_t query, int64_t head, int64_t key, int64_t step)
+{
+    const ra_tensor *b = &s->bias;
+    int64_t at = (b->batch > 1 ? batch : 0) * b->batch_stride + (b->seq > 1 ? query : 0) * b->seq_stride +
+                 (b->heads > 1 ? head : 0) * b->head_stride + key * b->dim_stride;
+    return (ra_rows){(const char *)b->data + at * (int64_t)ra_dtype_size(b->dtype), b->dtype, b->seq_stride,
+                     b->dim_stride * step, NULL};
+}
+
+/* The rows of the lanes, as the bias counts them: from the first one on. */
+static void lane_rows(const ra_score_tiles *t, const ra_score_place *at, int64_t first, int64_t *index)
+{
+    for (int i = 0; i < at->rows; i++)
+        index[i] = t->plan->scores->bias.seq > 1
+                       ? ra_lattice_position(&at->lattice, at->member + i) - t->plan->offset - first
+                       : 0;
+}
+
+/* Keys begin .. of the block up to the end of their segment, and where they are. */
+typedef struct key_run {
+    int begin, end;
+    int64_t key, step;
+} key_run;
+
+static key_run next_run(const ra_score_tiles *t, const ra_score_place *at, int begin)
+{
+    const ra_lattice *l = &at->lattice;
+    while (begin < at->end && ra_lattice_position(l, at->first + begin) < 0) /* units reach before the first key */
+        begin++;
+    int64_t member = at->first + begin, key = ra_lattice_position(l, member), rate = 1;
+    int64_t end = at->first + at->end;
+    if (!ra_lattice_plain(l) && l->rate > 1) {
+        rate = l->rate;
+        end = ra_min(end, (member / l->members + 1) * l->members);
+    }
+    end = ra_min(end, member + ra_ceil_div(t->plan->kv_len - key, rate)); /* and beyond the last one */
+    return (key_run){begin, (int)(end - at->first), key, rate};
+}
+
+/* The window of a slot that has the keys of a run: rows of the lanes from a file, WINDOW keys each. */
+static const float *window_at(ra_score_tiles *t, const ra_score_place *at, const int64_t *index, int64_t first,
+                              int64_t window)
+{
+    const ra_scores *s = t->plan->scores;
+    float *to = t->windows + at->slot * t->lanes * WINDOW;
+    int64_t *of = t->window_of + 3 * at->slot, key = window * WINDOW, keys = ra_min(WINDOW, t->plan->kv_len - key);
+    if (of[0] == at->head && of[1] == at->member && of[2] == window)
+        return to;
+    for (int i = 0; i < at->rows; i++)
+        s->bias_source.read(s->bias_source.file, s->bias.batch > 1 ? t->batch : 0, s->bias.heads > 1 ? at->head : 0,
+                            first + index[i], 1, key, keys, to + (ptrdiff_t)i * WINDOW, WINDOW);
+    of[0] = at->head;
+    of[1] = at->member;
+    of[2] = window;
+    return to;
+}
+
+/* Rows of a file in windows: one row of all queries is a slot's first. */
+static void pack_windows(ra_score_tiles *t, const ra_score_place *at, const int64_t *index, int64_t first,
+                         const key_run *run, float *matrix)
+{
+    int64_t lanes[RA_LANES_MOST];
+    for (int i = 0; i < at->rows; i++)
+        lanes[i] = i;
+    for (int k = run->begin; k < run->end;) {
+        int64_t key = run->key + (k - run->begin) * run->step, window = key / WINDOW;
+        int64_t here = ra_min(run->end - k, ra_ceil_div((window + 1) * WINDOW - key, run->step));
+        ra_rows rows = {window_at(t, at, index, first, window) + key % WINDOW, RA_F32, WINDOW, run->step, lanes};
+        t->kernel->pack_query(&rows, at->rows, (int)here, (float)RA_LOG2_E, matrix + (ptrdiff_t)k * t->lanes);
+        k += (int)here;
+    }
+}
+
+static ra_score_step fill_bias(ra_score_tiles *t, const ra_score_place *at)
+{
+    const ra_scores *s = t->plan->scores;
+    float *matrix = t->matrix[RA_SCORE_BIAS];
+    int64_t index[RA_LANES_MOST] = {0};
+    bool shared = s->bias.seq == 1; /* one row for all queries: lanes need not be told apart */
+    int64_t first = shared ? 0 : ra_lattice_position(&at->lattice, at->member) - t->plan->offset;
+    lane_rows(t, at, first, index);
+    for (key_run run = {0, at->begin, 0, 0}; run.end < at->end;) {
+        run = next_run(t, at, run.end);
+        if (run.begin >= run.end)
+            break;
+        if (s->bias_source.read) {
+            pack_windows(t, at, index, first, &run, matrix);
+            continue;
+        }
+        ra_rows rows = ra_score_bias_row(s, t->batch, first, at->head, run.key, run.step);
+        rows.index = ra_lattice_plain(&at->lattice) && !shared ? NULL : index;
+        t->kernel->pack_query(&rows, at->rows, run.end - run.begin, (float)RA_LOG2_E,
+                              matrix + (ptrdiff_t)run.begin * t->lanes);
+    }
+    return (ra_score_step){RA_STEP_ADD, 0, matrix, t->lanes};
+}
+
+/* ---- Dropout ----------------------------------------------------------------------------------------------------- */
+
+static void fill_draws(ra_score_tiles *t, const ra_score_place *at)
+{
+    const ra_scores *s = t->plan->scores;
+    for (int i = 0; i < t->lanes; i++) {
+        int64_t member = at->member + ra_min(i, at->rows - 1);
+        ra_draw_key row = ra_draw_row(s->seed, t->batch, at->head, position_of(t, at, member));
+        t->row_draws[i] = row.a;
+        t->row_draws[t->lanes + i] = row.b;
+    }
+    for (int k = at->begin; k < at->end; k++) {
+        ra_draw_key key = ra_draw_column(s->seed, key_position_of(t, at, at->first + k));
+        t->key_draws[k] = key.a;
+        t->key_draws[RA_KEY_BLOCK + k] = key.b;
+    }
+}
+
+const ra_score_stage *ra_score_tile(ra_score_tiles *t, const ra_score_place *at)
+{
+    const ra_scores *s = t->plan->scores;
+    t->stage.count = s->count;
+    for (int i = 0; i < s->count; i++) {
+        ra_score_kind kind = s->terms[i];
+        if (kind == RA_SCORE_SOFTCAP)
+            t->stage.step[i] = (ra_score_step){RA_STEP_SOFTCAP, (float)(s->cap * RA_LOG2_E), NULL, 0};
+        else
+            t->stage.step[i] = kind == RA_SCORE_BIAS ? fill_bias(t, at) : fill_by_distance(t, at, kind);
+    }
+    if (s->dropout > 0)
+        fill_draws(t, at);
+    return &t->stage;
+}
