@@ -4,6 +4,7 @@
  *     gradient_wave.c    threads, and the order in which tasks add to the rows of keys
  *     gradient_task.c    a query tile through its key blocks: five products a tile
  *     gradient_rows.c    what is done row by row before and after: delta, and the rounding of sums
+ *     array_sums.c       the gradients of the arrays of scores
  *     gradient_whole.c   a whole problem in one piece
  *
  * Query rows come as q, d_output, lse and delta. Keys come as k and v. Sums are float32 tensors d_q, d_k and d_v with
@@ -16,6 +17,7 @@
 #ifndef RA_EXEC_GRADIENT_H
 #define RA_EXEC_GRADIENT_H
 
+#include "exec/array_sums.h"
 #include "exec/exec.h"
 
 /*
@@ -59,6 +61,7 @@ typedef struct ra_gradient_run {
     void (*open)(void *user, int64_t chain);
     void (*close)(void *user, int64_t chain);
     void *chain_user;
+    ra_array_sums *array_sums; /* NULL: no gradient of an array of scores is wanted */
     ra_poll poll;
     void *poll_user;
     ra_counts *counts;
@@ -89,6 +92,9 @@ void ra_gradient_round(const ra_tensor *sums, int64_t from_batch, int64_t from_h
 typedef struct ra_gradient_tensors {
     const ra_tensor *q, *k, *v, *output, *lse, *d_output, *d_lse, *d_q, *d_k, *d_v;
 } ra_gradient_tensors;
+
+/* What it will do, and the bytes that it will hold, with gradients of RA_F32. */
+ra_status ra_gradient_plan(const ra_plan *plan, ra_gradient_work *work);
 
 /* Fill everything of `stats` but its size. */
 ra_status ra_gradient_execute(const ra_plan *plan, const ra_kernel *kernel, const ra_gradient_tensors *tensors,

@@ -5,7 +5,7 @@
  * back before the next task may have them.
  *
  *     scratch   unit | unit | ... | block | block | ... | sums | ... | staging | weights | d_scores | rows | groups |
- *               sieve | lo | hi | seen
+ *               sieve | lo | hi | seen | stage | cap_slope | score sums
  *     unit      query | d_output | query columns | d_output columns | lse | rest | delta | d_query
  *     block     key | value | panels
  *     sums      d_key | d_value
@@ -16,6 +16,7 @@
 #include "base/memory.h"
 #include "base/tensor.h"
 #include "plan/curve.h"
+#include "score/scores.h"
 
 #include <math.h>
 #include <string.h>
@@ -54,6 +55,9 @@ typedef struct gradient_task {
     ra_tiles tiles;
     ra_key_walk walk;
     ra_gradient_call call; /* what is the same for every tile is set once */
+    bool scored;           /* scores have a stage: */
+    ra_score_tiles stages;
+    ra_array_task array_sums; /* of the task, if the run has such sums */
     int64_t rows[RA_LANES_MOST];
     gradient_block blocks[PLACES];
     ra_key_block ahead; /* the block after those that are worked, */
@@ -80,6 +84,25 @@ static void lay_out_block(ra_gradient_scratch *s, const ra_plan *p)
     s->d_value = ra_scratch_place(&s->sum_bytes, row * in_vectors(p, p->value_dim));
 }
 
+static bool has_softcap(const ra_plan *p)
+{
+    for (int i = 0; p->scores && i < p->scores->count; i++)
+        if (p->scores->terms[i] == RA_SCORE_SOFTCAP)
+            return true;
+    return false;
+}
+
+static void lay_out_scores(ra_gradient_scratch *s, const ra_plan *p, const ra_workload *w)
+{
+    int64_t lanes = w->grouping.lanes;
+    if (!ra_scores_staged(p->scores))
+        return;
+    s->stage = ra_scratch_place(&s->bytes, ra_score_tiles_bytes(p, (int)lanes, w->tile_units * w->task_heads));
+    s->cap_slope = ra_scratch_place(&s->bytes, has_softcap(p) ? RA_KEY_BLOCK * lanes * (int64_t)sizeof(float) : 0);
+    s->array_sum_bytes = ra_array_task_bytes(p, w->task_heads);
+    s->array_sums = ra_scratch_place(&s->bytes, s->array_sum_bytes);
+}
+
 ra_gradient_scratch ra_gradient_lay_out_scratch(const ra_plan *p, const ra_workload *w)
 {
     enum { ARRAYS = 8 }; /* of a unit, each with a gap */
@@ -101,6 +124,7 @@ ra_gradient_scratch ra_gradient_lay_out_scratch(const ra_plan *p, const ra_workl
     s.lo = ra_scratch_place(&s.bytes, lanes * (int64_t)sizeof(int32_t));
     s.hi = ra_scratch_place(&s.bytes, lanes * (int64_t)sizeof(int32_t));
     s.seen = ra_scratch_place(&s.bytes, RA_KEY_BLOCK * (int64_t)sizeof(uint64_t));
+    lay_out_scores(&s, p, w);
     return s;
 }
 
@@ -135,6 +159,20 @@ static unit unit_at(const gradient_task *t, int64_t number)
     return u;
 }
 
+static void begin_scores(gradient_task *t, const ra_plan *p)
+{
+    const ra_gradient_worker *w = t->worker;
+    t->scored = ra_scores_staged(p->scores);
+    if (!t->scored)
+        return;
+    const ra_workload *work = w->run->work;
+    ra_score_tiles_begin(&t->stages, p, w->run->kernel, t->batch, work->grouping.lanes,
+                         work->tile_units * work->task_heads, w->scratch + w->layout->stage);
+    ra_array_task_begin(&t->array_sums, w->run->array_sums, t->batch, t->tile.first_head, t->tile.heads,
+                        w->scratch + w->layout->array_sums);
+    t->call.cap_slope = has_softcap(p) ? (float *)(w->scratch + w->layout->cap_slope) : NULL;
+}
+
 static void begin(gradient_task *t, ra_gradient_worker *w, const ra_claim *claim)
 {
     const ra_gradient_run *run = w->run;
@@ -156,6 +194,7 @@ static void begin(gradient_task *t, ra_gradient_worker *w, const ra_claim *claim
     t->call.scale = (float)p->scale;
     t->call.weights = (float *)(w->scratch + s->weights);
     t->call.d_scores = (float *)(w->scratch + s->d_scores);
+    begin_scores(t, p);
 }
 
 /* ---- Queries ----------------------------------------------------------------------------------------------------- */
@@ -204,20 +243,21 @@ static ra_rows rows_of(const gradient_task *t, const ra_tensor *tensors, query_t
 }
 
 /*
- * The log-sum-exp in base 2 as a sum of two floats, so that scores near to it keep all their digits; and delta times
- * scale.
+ * The log-sum-exp in base 2 as a sum of two floats, so that scores near to it keep all their digits; and delta, times
+ * scale unless scores have a stage.
  */
 static void pack_statistics(const gradient_task *t, const unit *u, query_tensors at, int rows)
 {
     const double log2e = 1.44269504088896340736;
     const ra_gradient_run *run = t->worker->run;
     const ra_tensor *lse = run->queries.lse + at.number, *delta = run->queries.delta + at.number;
+    const double scale = t->scored ? 1 : run->plan->scale;
     for (int i = 0; i < run->work->grouping.lanes; i++) {
         bool here = i < rows && t->rows[i] >= 0;
         double both = here ? ra_tensor_get(lse, t->batch, t->rows[i], at.head, 0) * log2e : 0;
         u->lse[i] = (float)both;
         u->lse_rest[i] = isfinite(both) ? (float)(both - (double)u->lse[i]) : 0;
-        u->delta[i] = here ? (float)(ra_tensor_get(delta, t->batch, t->rows[i], at.head, 0) * run->plan->scale) : 0;
+        u->delta[i] = here ? (float)(ra_tensor_get(delta, t->batch, t->rows[i], at.head, 0) * scale) : 0;
     }
 }
 
@@ -539,6 +579,26 @@ static void take_ahead(gradient_task *t, int64_t sums)
 
 /* ---- Tiles ------------------------------------------------------------------------------------------------------- */
 
+/* A tile of one head whose scores have a stage. */
+static void work_scored(gradient_task *t, int group, const gradient_block *b, const ra_tile *tile, int64_t head)
+{
+    const ra_kernel *kernel = t->worker->run->kernel;
+    ra_gradient_call *c = &t->call;
+    const ra_score_place place = {.head = head,
+                                  .lattice = t->tiles.lattice,
+                                  .member = t->tiles.groups[group].member,
+                                  .rows = c->rows,
+                                  .first = b->from.block.first,
+                                  .begin = tile->begin,
+                                  .end = tile->end,
+                                  .slot = group * t->tile.heads + head - t->tile.first_head};
+    c->stage = ra_score_tile(&t->stages, &place);
+    kernel->gradient_scores(c);
+    if (t->worker->run->array_sums)
+        ra_array_task_add(&t->array_sums, &place, t->tiles.lanes, c->d_scores, c->cap_slope);
+    kernel->gradient_products(c);
+}
+
 /* One group of all heads of the task against its part of a block; returns the visible pairs. */
 static double work_group(gradient_task *t, int group, const gradient_block *b, const ra_tile *tile)
 {
@@ -570,7 +630,10 @@ static double work_group(gradient_task *t, int group, const gradient_block *b, c
         c->lse = u.lse, c->lse_rest = u.lse_rest, c->delta = u.delta;
         c->d_query = run->queries.d_q ? u.d_query : NULL;
         c->guard_rows = t->guards >> (number % 64) & 1;
-        run->kernel->gradient(c);
+        if (t->scored)
+            work_scored(t, group, b, tile, t->tile.first_head + head);
+        else
+            run->kernel->gradient(c);
     }
     double heads = (double)t->tile.heads;
     t->worker->counts.tiles += heads;
@@ -657,6 +720,8 @@ bool ra_gradient_task(ra_gradient_worker *w, const ra_claim *claim)
     pack_units(&t);
     if (t.tiles.group_count > 0 && !work_keys(&t))
         return false;
+    if (t.scored)
+        ra_array_task_end(&t.array_sums);
     bool adds = w->run->queries.d_q && !w->run->finish && !goes_on(w->run);
     if (adds && !ra_gradient_wait(w, claim, INT64_MAX))
         return false;

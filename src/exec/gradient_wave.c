@@ -123,17 +123,19 @@ static bool claim_next(ra_gradient_worker *w, ra_claim *claim)
     claim->length = find_chain(w, claim->task);
     claim->chain = w->chain;
     claim->in_chain = claim->task - w->chain_first;
-    if (claim->in_chain == 0)
+    if (claim->in_chain == 0 && !ra_array_sums_follow(w->run->array_sums))
         claim->before = NULL;
     return true;
 }
 
 /* ---- Chains ------------------------------------------------------------------------------------------------------ */
 
-/* Before the first task of a chain: its slot must be free. */
+/* Before the first task of a chain: its slot must be free, and the chain before done if both add to one bias. */
 static bool open_chain(ra_gradient_worker *w, const ra_claim *claim)
 {
     int turns = 0;
+    if (claim->in_chain == 0 && !ra_gradient_wait(w, claim, INT64_MAX))
+        return false;
     if (claim->in_chain > 0 || !w->run->open)
         return true;
     while (w->run->slots &&
@@ -224,6 +226,8 @@ bool ra_gradient_tasks(ra_gradient_run *run, char *scratch)
                                      .scratch = (char *)(shared.posts + threads) + me * layout.bytes,
                                      .post = &shared.posts[me],
                                      .calling = me == 0};
+        if (run->array_sums)
+            memset(worker.scratch + layout.array_sums, 0, (size_t)layout.array_sum_bytes);
         if (me == 0) {
             run->counts->threads = omp_get_num_threads();
             atomic_fetch_sub(&shared.working, threads - omp_get_num_threads());

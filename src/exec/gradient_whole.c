@@ -11,6 +11,7 @@
 #include "base/memory.h"
 #include "base/tensor.h"
 #include "base/threads.h"
+#include "score/scores.h"
 
 #include <string.h>
 
@@ -31,8 +32,9 @@ typedef struct whole {
     int64_t planned;
     ra_tensor delta;
     sums d_q, d_k, d_v;
-    void *scratch, *deltas, *memory;
-    int64_t scratch_bytes, delta_bytes, sum_bytes;
+    ra_array_sums scores;
+    void *scratch, *deltas, *memory, *score_memory;
+    int64_t scratch_bytes, delta_bytes, sum_bytes, score_bytes;
 } whole;
 
 /* ---- Sums -------------------------------------------------------------------------------------------------------- */
@@ -164,6 +166,7 @@ static void fill_run(whole *w, const ra_kernel *kernel)
     w->run.open = open_chain;
     w->run.close = close_chain;
     w->run.chain_user = w;
+    w->run.array_sums = ra_array_sums_wanted(p) ? &w->scores : NULL;
     w->run.counts = &w->counts;
 }
 
@@ -172,17 +175,20 @@ static ra_status take_memory(whole *w)
     w->scratch_bytes = w->work.all.threads * w->work.all.scratch_bytes;
     w->delta_bytes = w->plan->batch * w->plan->heads * w->plan->q_len * (int64_t)sizeof(float);
     ra_status status = ra_threads_check(w->plan->threads_asked);
-    if (!status)
+    if (!status && w->scratch_bytes)
         status = ra_memory_take(&w->accountant, w->scratch_bytes, "scratch", &w->scratch);
-    if (!status)
+    if (!status && w->delta_bytes)
         status = ra_memory_take(&w->accountant, w->delta_bytes, "row statistics", &w->deltas);
     if (!status && w->sum_bytes)
         status = ra_memory_take(&w->accountant, w->sum_bytes, "sums of gradients", &w->memory);
+    if (!status && w->score_bytes)
+        status = ra_memory_take(&w->accountant, w->score_bytes, "gradients of scores", &w->score_memory);
     return status ? status : ra_threads_try(w->work.all.threads);
 }
 
 static void give_memory(whole *w)
 {
+    ra_memory_give(&w->accountant, w->score_memory, w->score_bytes);
     ra_memory_give(&w->accountant, w->memory, w->sum_bytes);
     ra_memory_give(&w->accountant, w->deltas, w->delta_bytes);
     ra_memory_give(&w->accountant, w->scratch, w->scratch_bytes);
@@ -218,23 +224,57 @@ static void fill_stats(const whole *w, double start, ra_stats *stats)
                         .peak_bytes = w->accountant.peak};
 }
 
+static void begin_scores(whole *w)
+{
+    if (!ra_array_sums_wanted(w->plan))
+        return;
+    ra_array_sums_clear(w->plan);
+    ra_array_sums_begin(&w->scores, w->plan, w->score_memory);
+    ra_array_sums_rows(&w->scores, 0, w->tensors->lse, &w->delta);
+}
+
+/* Write the gradients of arrays of scores; fails where a bias could not be read. */
+static ra_status finish_scores(whole *w)
+{
+    const ra_scores *s = w->plan->scores;
+    if (ra_array_sums_wanted(w->plan))
+        ra_array_sums_finish(&w->scores);
+    return s && s->bias_source.failed ? s->bias_source.failed(s->bias_source.file) : RA_OK;
+}
+
 static ra_status run_tasks(whole *w)
 {
     const ra_gradient_tensors *t = w->tensors;
     w->delta = ra_tensor_dense(w->deltas, RA_F32, RA_BSHD, w->plan->batch, w->plan->q_len, w->plan->heads, 1);
     place_sums(w);
     ra_gradient_delta(w->run.kernel, w->work.all.threads, t->output, t->d_output, t->d_lse, &w->delta);
+    begin_scores(w);
     bool finished = ra_gradient_tasks(&w->run, w->scratch);
     if (finished && w->plan->progress && w->reported < w->work.all.pairs_visible)
         finished = !report(w, w->work.all.pairs_visible);
     if (finished)
-        return RA_OK;
+        return finish_scores(w);
     return ra_fail(RA_ERROR_CANCELLED, "cancelled by the progress callback after %.0f of %.0f pairs",
                    ra_max(0, (int64_t)w->reported) * 1.0, w->work.all.pairs_visible);
 }
 
-/* Nobody sees anything: all gradients are zeros. */
-static ra_status execute_nothing(whole *w)
+/* Without keys, rows still give their part to the gradients of sinks. */
+static ra_status execute_rows(whole *w, const ra_kernel *kernel)
+{
+    const ra_gradient_tensors *t = w->tensors;
+    ra_status status = ra_array_sums_wanted(w->plan) ? take_memory(w) : RA_OK;
+    if (!status && ra_array_sums_wanted(w->plan)) {
+        w->delta = ra_tensor_dense(w->deltas, RA_F32, RA_BSHD, w->plan->batch, w->plan->q_len, w->plan->heads, 1);
+        ra_gradient_delta(kernel, 1, t->output, t->d_output, t->d_lse, &w->delta);
+        begin_scores(w);
+        status = finish_scores(w);
+    }
+    give_memory(w);
+    return status;
+}
+
+/* Nobody sees anything: all gradients are zeros, but for those of sinks. */
+static ra_status execute_nothing(whole *w, const ra_kernel *kernel)
 {
     const ra_gradient_tensors *t = w->tensors;
     const ra_tensor *gradients[] = {t->d_q, t->d_k, t->d_v};
@@ -247,7 +287,18 @@ static ra_status execute_nothing(whole *w)
     w->counts.threads = 1;
     if (w->plan->progress && w->plan->progress(w->plan->progress_user, 0, 0))
         return ra_fail(RA_ERROR_CANCELLED, "cancelled by the progress callback after 0 of 0 pairs");
-    return RA_OK;
+    return execute_rows(w, kernel);
+}
+
+ra_status ra_gradient_plan(const ra_plan *p, ra_gradient_work *work)
+{
+    int threads = p->threads_asked ? p->threads_asked : ra_threads_most(ra_cpu_cores());
+    ra_status status = ra_gradient_lay_out(work, p, threads, ra_gradient_scratch_bytes);
+    int64_t rows = p->batch * p->heads * p->q_len, sums = ra_array_sums_lay_out(p).count;
+    work->peak_bytes += sums ? ra_memory_rounded(sums * (int64_t)sizeof(ra_exact_sum)) : 0;
+    if (ra_array_sums_wanted(p) && work->all.tasks == 0)
+        work->peak_bytes += ra_memory_rounded(rows * (int64_t)sizeof(float));
+    return status;
 }
 
 ra_status ra_gradient_execute(const ra_plan *p, const ra_kernel *kernel, const ra_gradient_tensors *tensors,
@@ -256,13 +307,13 @@ ra_status ra_gradient_execute(const ra_plan *p, const ra_kernel *kernel, const r
     double start = ra_seconds();
     whole w = {.plan = p, .tensors = tensors, .reported = -1, .accountant = {.bytes = ra_plan_bytes(p)}};
     w.accountant.peak = w.accountant.bytes;
-    int threads = p->threads_asked ? p->threads_asked : ra_threads_most(ra_cpu_cores());
-    ra_status status = ra_gradient_lay_out(&w.work, p, threads, ra_gradient_scratch_bytes);
+    ra_status status = ra_gradient_plan(p, &w.work);
     if (status)
         return status;
     w.planned = w.work.peak_bytes;
+    w.score_bytes = ra_array_sums_lay_out(p).count * (int64_t)sizeof(ra_exact_sum);
     if (w.work.all.tasks == 0)
-        status = execute_nothing(&w);
+        status = execute_nothing(&w, kernel);
     else {
         fill_run(&w, kernel);
         lay_out_sums(&w);

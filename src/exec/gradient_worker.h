@@ -42,6 +42,7 @@ typedef struct ra_gradient_scratch {
     int64_t sums, sum_bytes;
     int64_t d_key, d_value; /* within the sums of a block */
     int64_t staging, weights, d_scores, rows, groups, sieve, lo, hi, seen;
+    int64_t stage, cap_slope, array_sums, array_sum_bytes; /* with scores; of no bytes without */
     int64_t bytes;
 } ra_gradient_scratch;
 

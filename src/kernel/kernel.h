@@ -119,6 +119,9 @@ typedef struct ra_gradient_call {
     float *weights, *d_scores; /* scratch [RA_KEY_BLOCK][lanes] each */
     float *d_query;            /* NULL, or acc [head_dim, rounded up to RA_PANEL][lanes] behind 2 * lanes floats */
     float *d_key, *d_value;    /* NULL, or [RA_KEY_BLOCK][dim rounded up to a vector] */
+    /* For gradient_scores and gradient_products, with which delta is not times scale. */
+    const ra_score_stage *stage;
+    float *cap_slope; /* scratch [RA_KEY_BLOCK][lanes] if the stage has a softcap, else NULL */
 } ra_gradient_call;
 
 /* Rows of any dtype and stride, in elements. */
@@ -156,6 +159,13 @@ typedef struct ra_kernel {
      */
     bool (*pack_columns)(const ra_rows *src, int rows, int dim, float *dst);
     void (*gradient)(const ra_gradient_call *call);
+    /*
+     * The same with a score stage, in two calls. After the first, d_scores has the gradients of scores after the stage,
+     * not times scale, and cap_slope the derivative of a softcap: both 0 where a lane does not see a key. The second
+     * needs them so.
+     */
+    void (*gradient_scores)(const ra_gradient_call *call);
+    void (*gradient_products)(const ra_gradient_call *call);
     /*
      * acc[column][lane] of the first `rows` lanes to rows of any dtype; or added to rows of RA_F32. Rows whose index is
      * below 0 are left out.

@@ -24,6 +24,7 @@
  *     template_decode.h   few queries: vectors along the head dimension, keys and values read once
  *     template_state.h    what is known of rows so far: merged, and made results
  *     template_gradient.h the gradients of a group and a block
+ *     template_gradient_scored.h the same with a score stage
  */
 #include "base/half.h"
 #include "kernel/kernel.h"
@@ -52,6 +53,7 @@ _Static_assert(RA_KEY_UNIT % EXP2_KEYS == 0, "tiles end with a whole unit of key
 #include "kernel/template_decode.h"
 #include "kernel/template_exp2.h"
 #include "kernel/template_gradient.h"
+#include "kernel/template_gradient_scored.h"
 #include "kernel/template_packing.h"
 #include "kernel/template_score.h"
 #include "kernel/template_state.h"
@@ -73,6 +75,8 @@ const ra_kernel KERNEL_NAME = {
     .finish_group = finish_group,
     .pack_columns = pack_columns,
     .gradient = gradient,
+    .gradient_scores = gradient_scores,
+    .gradient_products = gradient_products,
     .store_group = store_group,
     .add_group = add_group,
 };

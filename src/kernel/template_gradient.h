@@ -254,13 +254,8 @@ static void add_columns(const ra_gradient_call *c, bool guarded, const float *we
     {                                                                                                                  \
         gradient_weights(c, BITS_NOT_SET, n);                                                                          \
     }                                                                                                                  \
-    static void gradient_##name(const ra_gradient_call *c)                                                             \
+    INLINE void gradient_queries_##name(const ra_gradient_call *c)                                                     \
     {                                                                                                                  \
-        gradient_scores_##name(c);                                                                                     \
-        gradient_values_##name(c);                                                                                     \
-        (c->seen ? weights_sifted_##name : c->lo ? weights_masked_##name : weights_plain_##name)(c);                   \
-        if (!c->d_query)                                                                                               \
-            return;                                                                                                    \
         ra_fetch nothing = {0};                                                                                        \
         ra_tile_call keys = {.begin = c->begin,                                                                        \
                              .end = c->end,                                                                            \
@@ -276,19 +271,33 @@ static void add_columns(const ra_gradient_call *c, bool guarded, const float *we
         for (int i = 0; i < (n); i++)                                                                                  \
             once[i] = v_set(1.0f);                                                                                     \
         ((c->lo || c->seen) && c->guard_keys ? values_guarded_##name : values_plain_##name)(&keys, once);              \
+    }                                                                                                                  \
+    static void gradient_##name(const ra_gradient_call *c)                                                             \
+    {                                                                                                                  \
+        gradient_scores_##name(c);                                                                                     \
+        gradient_values_##name(c);                                                                                     \
+        (c->seen ? weights_sifted_##name : c->lo ? weights_masked_##name : weights_plain_##name)(c);                   \
+        if (c->d_query)                                                                                                \
+            gradient_queries_##name(c);                                                                                \
     }
 
 GRADIENT_PASSES(whole, VECTORS)
 GRADIENT_PASSES(narrow, VECTORS - 1)
 
-static void gradient(const ra_gradient_call *c)
+/* The products that are summed over queries. */
+INLINE void gradient_columns(const ra_gradient_call *c)
 {
-    (c->narrow ? gradient_narrow : gradient_whole)(c);
     bool guarded = (c->lo || c->seen) && c->guard_rows;
     if (c->d_value)
         add_columns(c, guarded, c->weights, c->d_output_columns, c->value_dim, c->d_value);
     if (c->d_key)
         add_columns(c, guarded, c->d_scores, c->query_columns, c->head_dim, c->d_key);
+}
+
+static void gradient(const ra_gradient_call *c)
+{
+    (c->narrow ? gradient_narrow : gradient_whole)(c);
+    gradient_columns(c);
 }
 
 #endif

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "ring/gate.h"
+#include "ring/rank_arrays.h"
 #include "ring/rank_memory.h"
 #include "ring/rank_results.h"
 #include "ring/rank_run.h"
@@ -56,6 +57,8 @@ static ra_status run_pass(ra_rank *e, ra_comm *comm, ra_rank_stats *all)
     if (status)
         e->held.spare = NULL;
     ra_rank_give_memory(e, given_up);
+    if (e->arrays)
+        e->arrays->stuck = !given_up;
     for (int rank = 0; rank < o->ranks && !status; rank++)
         if (e->pass == e->ring->passes)
             all[rank] = passed[rank];
@@ -80,12 +83,14 @@ static ra_status run_real(const ra_ring_plan *ring, const ra_kernel *kernel, ra_
 {
     int rank = comm->transport.rank;
     double before = 0, reported = 0;
-    ra_status status = RA_OK;
     if (!ra_pass_planned(&ring->passes[0], rank))
         return ra_fail(RA_ERROR_ARGUMENT, "the plan is for rank %d alone, and this is rank %d", ring->first, rank);
+    ra_arrays *arrays;
+    ra_status status = ra_arrays_make(ring, &arrays);
     for (int i = 0; i < ring->pass_count && !status; i++) {
         ra_rank_stats mine = RA_RANK_STATS_INIT;
         ra_rank e = ra_rank_make(&ring->passes[i], kernel, tensors, rank, &mine);
+        e.arrays = i == 0 ? arrays : NULL;
         e.tally.pairs_before = before;
         e.tally.pairs_reported = reported;
         e.tally.pairs_total = pairs_of_rank(ring, rank);
@@ -93,6 +98,7 @@ static ra_status run_real(const ra_ring_plan *ring, const ra_kernel *kernel, ra_
         before = e.tally.pairs_before;
         reported = e.tally.pairs_reported;
     }
+    ra_arrays_free(arrays);
     return status;
 }
 

@@ -25,7 +25,13 @@ typedef struct ra_link {
     double asked; /* when */
 } ra_link;
 
-enum { RA_TAG_GREETING = 0, RA_TAG_AGREEMENT = 1, RA_TAG_PHASE = 2, RA_TAG_PHASES = 16384 };
+enum {
+    RA_TAG_GREETING = 0,
+    RA_TAG_AGREEMENT = 1,
+    RA_TAG_PHASE = 2,
+    RA_TAG_PHASES = 16384,
+    RA_TAG_ARRAYS = RA_TAG_PHASE + RA_TAG_PHASES
+};
 
 /* Phases come in order, so a tag may come again. */
 static inline int ra_phase_tag(int64_t phase)

@@ -8,6 +8,7 @@
 #include "exec/gradient.h"
 #include "plan/reach.h"
 #include "ring/marks.h"
+#include "ring/rank_arrays.h"
 #include "ring/strategy_table.h"
 
 #include <stdlib.h>
@@ -329,6 +330,11 @@ static ra_status fill_rank(const ra_pass *pass, int rank, const ra_traffic *traf
                        .bytes_sent = bytes_of_rows(pass, traffic->rows_sent, traffic->sums_sent),
                        .bytes_received = bytes_of_rows(pass, traffic->rows_received, traffic->sums_received),
                        .lent_bytes = lent_bytes(ring, rank)};
+    if (pass == ring->passes) {
+        int64_t sums = ra_arrays_messages(ring, rank) * ra_arrays_message(ring);
+        planned->info.bytes_sent += sums;
+        planned->info.bytes_received += sums;
+    }
     planned->info.peak_bytes = bytes_of(pass, rank, planned);
     return count_pairs(pass, rank, &planned->info);
 }

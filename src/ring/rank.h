@@ -112,6 +112,7 @@ typedef struct ra_standing {
 } ra_standing;
 
 struct ra_supply;
+struct ra_arrays;
 
 typedef struct ra_rank {
     const ra_ring_plan *ring;
@@ -128,7 +129,8 @@ typedef struct ra_rank {
     ra_flight flight;
     ra_tally tally;
     ra_standing at;
-    ra_status status; /* found by the poll */
+    struct ra_arrays *arrays; /* NULL: the pass has no gradients of arrays of scores */
+    ra_status status;         /* found by the poll */
 } ra_rank;
 
 /* Nobody is at the other end of its line. */

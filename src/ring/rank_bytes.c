@@ -6,6 +6,7 @@
 #include "exec/exec.h"
 #include "io/storage.h"
 #include "ring/greeting.h"
+#include "ring/rank_arrays.h"
 #include "ring/reads.h"
 #include "ringattn/transport.h"
 
@@ -198,7 +199,8 @@ ra_rank_memory ra_pass_memory(const ra_pass *pass, int rank, const ra_rank_plan 
     m.tables = table_bytes(pass);
     m.storage = ring->options.lent ? 0 : ra_ring_storage_bytes(ring);
     m.plan = ra_ring_plan_bytes(ring) + ra_memory_pages(word_bytes(ring)) + (ra_ring_batch(ring) - 1) * m.tables;
+    m.arrays = pass == ring->passes ? ra_arrays_bytes(ring) : 0;
     m.total = m.query + m.slots + m.marks + m.known + m.segments + m.states + m.scratch + m.output + m.tables +
-              m.storage + m.plan;
+              m.storage + m.arrays + m.plan;
     return m;
 }

@@ -9,6 +9,7 @@ typedef struct ra_rank_memory {
     int64_t slot_rows[RA_SLOTS_MOST];   /* rows of one plane's heads; 0: no such slot */
     unsigned slot_roles[RA_SLOTS_MOST]; /* roles that a slot has memory for */
     int64_t storage;                    /* what its storages hold themselves */
+    int64_t arrays;                     /* sums for the gradients of arrays of scores */
     int64_t plan;                       /* what the plan itself takes, and what ranks tell each other */
     int64_t output_rows;                /* rows that are finished and written at a time */
     int64_t output_lse;                 /* where the log-sum-exp is in `output` */

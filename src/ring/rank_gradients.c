@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/tensor.h"
 #include "exec/gradient.h"
+#include "ring/rank_arrays.h"
 #include "ring/slot.h"
 
 #include <string.h>
@@ -157,6 +158,7 @@ static ra_status run_tasks(ra_rank *e, const ra_slot *slot)
                            .kernel = e->kernel,
                            .poll = e->work.run.poll,
                            .poll_user = e->work.run.poll_user,
+                           .array_sums = e->arrays ? &e->arrays->sums : NULL,
                            .counts = &e->tally.counts};
     (e->pass->moving == RA_SIDE_KEYS ? set_keys : set_queries)(e, slot, &run);
     ra_status status = lay_out(e, &run.queries.share, &work);

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/tensor.h"
 #include "base/threads.h"
+#include "ring/rank_arrays.h"
 #include "ring/rank_gradients.h"
 #include "ring/rank_greet.h"
 #include "ring/rank_memory.h"
@@ -80,6 +81,8 @@ ra_status ra_rank_prepare(ra_rank *e)
     e->held.memory = ra_pass_memory(e->pass, e->rank, e->planned);
     for (int i = 0; i < STORAGES; i++)
         e->held.accountant.bytes += storages[i] ? ra_storage_bytes(storages[i]) : 0;
+    if (e->arrays)
+        e->held.accountant.bytes += ra_arrays_bytes(e->ring);
     set_run(e);
     ra_status status = ra_rank_take_memory(e);
     if (!status)
@@ -150,11 +153,15 @@ ra_status ra_rank_run(ra_rank *e, double started, const ra_point *point)
     if (!status)
         status = load_own(e);
     if (!status)
+        ra_arrays_rows(e);
+    if (!status)
         status = ra_rank_run_steps(e);
     if (!status)
         status = ra_scores_failed(e->ring->plan->scores);
     if (!status)
         status = (e->pass->gradient ? ra_gradients_write : ra_rank_write_results)(e);
+    if (!status)
+        status = ra_arrays_exchange(e);
     if (status)
         return status;
     ra_rank_fill_stats(e, started);

@@ -7,6 +7,7 @@
 
 #include "base/checked.h"
 #include "base/clock.h"
+#include "ring/rank_arrays.h"
 #include "ring/rank_behind.h"
 #include "ring/rank_memory.h"
 #include "ring/rank_phase.h"
@@ -37,6 +38,7 @@ typedef struct company {
     ra_background *behind;
     char *scratch;          /* of the threads, whatever rank of a list they work for */
     int64_t *ledger;        /* [ranks]: bytes sent */
+    ra_arrays *arrays;      /* of all ranks */
     double waited;          /* by the ranks before */
     double pairs, reported; /* done by them; told to the caller */
 } company;
@@ -53,6 +55,7 @@ static void make(company *all, member *m, int rank)
     m->stats = (ra_rank_stats)RA_RANK_STATS_INIT;
     *e = ra_rank_make(all->pass, all->kernel, all->tensors, rank, &m->stats);
     e->held.spare = &all->spare;
+    e->arrays = all->pass == all->ring->passes ? all->arrays : NULL;
     e->flight.behind = all->behind;
     e->tally.ledger = all->ledger;
     e->tally.waited_before = all->waited;
@@ -259,7 +262,9 @@ static ra_status run_batches(company *all, member *some)
 /* All batches of a pass before the next one. */
 static ra_status run_passes(company *all, member *some)
 {
-    ra_status status = all->ring->in_place ? RA_OK : ra_background_open(&all->behind);
+    ra_status status = ra_arrays_make(all->ring, &all->arrays);
+    if (!status && !all->ring->in_place)
+        status = ra_background_open(&all->behind);
     for (int i = 0; i < all->ring->pass_count && !status; i++) {
         all->pass = &all->ring->passes[i];
         status = run_batches(all, some);
@@ -279,6 +284,7 @@ ra_status ra_virtual_run(const ra_ring_plan *ring, const ra_kernel *kernel, cons
     ra_status status =
         some && all.ledger ? run_passes(&all, some) : ra_fail(RA_ERROR_MEMORY, "out of memory: virtual ranks");
     ra_background_close(all.behind);
+    ra_arrays_free(all.arrays);
     ra_spare_free(&all.spare);
     free(some);
     free(all.ledger);

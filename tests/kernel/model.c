@@ -97,16 +97,46 @@ static void add_row(model_sum *sums, model_sum factor, const float *row, int col
     }
 }
 
-void model_gradient(const model_pair *p, model_sum *d_query, model_sum *d_key, model_sum *d_value)
+static double model_cap(const model_pair *p, double score, double *slope)
 {
-    double score = model_dot(p->query, p->key, p->head_dim) * p->score_factor;
-    double weight = exp2(score - p->lse), d_weight = 0, d_weight_size = 0;
+    double t = tanh(score / p->cap);
+    *slope = 1 - t * t;
+    return p->cap * t;
+}
+
+double model_score(const model_pair *p, double *slope)
+{
+    double score = model_dot(p->query, p->key, p->head_dim) * p->score_factor, ours = 1;
+    if (p->scored && p->cap_first && p->cap != 0)
+        score = model_cap(p, score, &ours);
+    score += p->scored ? p->added : 0;
+    if (p->scored && !p->cap_first && p->cap != 0)
+        score = model_cap(p, score, &ours);
+    if (slope)
+        *slope = ours;
+    return score;
+}
+
+model_sum model_d_score(const model_pair *p)
+{
+    double weight = exp2(model_score(p, NULL) - p->lse), d_weight = 0, d_weight_size = 0;
+    double factor = p->scored ? p->kept : p->scale;
     for (int i = 0; i < p->value_dim; i++) {
         d_weight += (double)p->d_output[i] * p->value[i];
         d_weight_size += fabs((double)p->d_output[i] * p->value[i]);
     }
-    model_sum d_score = {weight * (p->scale * d_weight - p->delta),
-                         weight * (fabs(p->scale) * d_weight_size + fabs(p->delta))};
+    return (model_sum){weight * (factor * d_weight - p->delta),
+                       weight * (fabs(factor) * d_weight_size + fabs(p->delta))};
+}
+
+void model_gradient(const model_pair *p, model_sum *d_query, model_sum *d_key, model_sum *d_value)
+{
+    double slope, weight = exp2(model_score(p, &slope) - p->lse) * p->kept;
+    model_sum d_score = model_d_score(p);
+    if (p->scored) {
+        d_score.value *= p->scale * slope;
+        d_score.size *= fabs(p->scale);
+    }
     add_row(d_query, d_score, p->key, p->head_dim);
     add_row(d_key, d_score, p->query, p->head_dim);
     add_row(d_value, (model_sum){weight, weight}, p->d_output, p->value_dim);

@@ -7,6 +7,7 @@
 
 #include "support/random.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -69,8 +70,19 @@ typedef struct model_pair {
     const float *query, *d_output, *key, *value;
     int head_dim, value_dim;
     double score_factor, scale; /* score_factor: of the score in base 2 */
-    double lse, delta;          /* lse: in base 2; delta: times scale */
+    double lse, delta;          /* lse: in base 2; delta: times scale, but not with a stage */
+    bool scored;                /* there is a stage: */
+    bool cap_first;
+    double cap;   /* in base 2; 0: no softcap */
+    double added; /* to the score, in base 2 */
+    double kept;  /* what dropout multiplies the weight by */
 } model_pair;
+
+/* The score in base 2, after the stage; *slope, if not NULL: its derivative by what it was before softcap. */
+double model_score(const model_pair *pair, double *slope);
+
+/* Its gradient: with a stage not times scale and slope. */
+model_sum model_d_score(const model_pair *pair);
 
 /* Add what the pair gives to a row of each gradient. */
 void model_gradient(const model_pair *pair, model_sum *d_query, model_sum *d_key, model_sum *d_value);

@@ -1,8 +1,9 @@
 /*
- * The gradients of every table: right, added to what was there, written nowhere else. A row of d_query does not depend
- * on its neighbours, and a pair that does not see each other gives nothing, whatever its numbers are. What packs rows
- * for them is in test_kernel_packing.c.
+ * The gradients of every table, with a score stage in every other case: right, added to what was there, written nowhere
+ * else. A row of d_query does not depend on its neighbours, and a pair that does not see each other gives nothing,
+ * whatever its numbers are. What packs rows for them is in test_kernel_packing.c.
  */
+#include "base/dropout.h"
 #include "model.h"
 #include "support/sample.h"
 #include "support/unit.h"
@@ -37,6 +38,13 @@ typedef struct gradient_case {
     float *query, *d_output; /* [ROWS][head_dim], [ROWS][value_dim] */
     float *key, *value;      /* [key_rows, rounded up to units][stride] */
     gradients before;        /* what is added to */
+    /* The stage, if the case has one. */
+    bool scored, cap_first;
+    float cap;    /* 0: no softcap */
+    float *added; /* [ROWS][KEYS] */
+    float kept;   /* 0: no dropout */
+    uint32_t threshold;
+    ra_draw_key row_draws[ROWS], key_draws[KEYS];
 } gradient_case;
 
 /* ---- Cases ------------------------------------------------------------------------------------------------------- */
@@ -76,6 +84,7 @@ static void gradient_free(gradient_case *t)
     free(t->d_output);
     free(t->key);
     free(t->value);
+    free(t->added);
     free_gradients(&t->before);
 }
 
@@ -95,13 +104,39 @@ static bool row_sees(const gradient_case *t, int row, int key)
     return in_mask(t, row, key) && key >= t->begin && key < t->end;
 }
 
+/* What the model is told of a row and a key. */
+static model_pair pair_of(const gradient_case *t, int row, int key)
+{
+    model_pair pair = {.query = query_of(t, row),
+                       .d_output = t->d_output + (ptrdiff_t)row * t->value_dim,
+                       .key = t->key + key * t->key_stride,
+                       .value = t->value + key * t->value_stride,
+                       .head_dim = t->head_dim,
+                       .value_dim = t->value_dim,
+                       .score_factor = (double)t->query_factor * t->factor,
+                       .scale = t->scale,
+                       .lse = (double)t->lse[row] + t->lse_rest[row],
+                       .delta = t->delta[row],
+                       .scored = t->scored,
+                       .cap_first = t->cap_first,
+                       .cap = t->cap,
+                       .kept = 1};
+    if (t->scored)
+        pair.added = t->added[row * KEYS + key];
+    if (t->scored && t->kept != 0)
+        pair.kept = ra_draw(t->row_draws[row], t->key_draws[key]) < t->threshold ? 0 : t->kept;
+    return pair;
+}
+
 /* Weights are at most 1, as they are when other blocks have their part of the sum. */
 static void choose_statistics(choices *c, gradient_case *t, int row)
 {
-    double factor = (double)t->query_factor * t->factor, sum = exp2((double)choose_normal(c));
+    double sum = exp2((double)choose_normal(c));
     for (int key = 0; key < t->key_rows; key++)
-        if (in_mask(t, row, key))
-            sum += exp2(factor * model_dot(query_of(t, row), t->key + key * t->key_stride, t->head_dim));
+        if (in_mask(t, row, key)) {
+            const model_pair pair = pair_of(t, row, key);
+            sum += exp2(model_score(&pair, NULL));
+        }
     t->lse_rest[row] = choose_normal(c) / 8;
     t->lse[row] = (float)log2(sum) - t->lse_rest[row];
     t->delta[row] = choose_normal(c);
@@ -135,10 +170,27 @@ static void choose_shape(choices *c, gradient_case *t)
     t->group_rows = (int)(chance(c, 2) ? RA_LANES_MOST : choose(c, 1, RA_LANES_MOST));
 }
 
+/* Softcap, something that is added, and dropout: each of them, or not. */
+static void choose_stage(choices *c, gradient_case *t)
+{
+    t->scored = chance(c, 2);
+    t->cap_first = chance(c, 2);
+    t->cap = chance(c, 3) ? 0 : 2 + 3 * fabsf(choose_normal(c));
+    t->kept = chance(c, 2) ? 0 : 1.25f;
+    t->threshold = ra_draw_threshold(0.2);
+    t->added = take_floats((int64_t)ROWS * KEYS);
+    fill_normal(c, t->added, (int64_t)ROWS * KEYS, chance(c, 3) ? 0 : 1);
+    for (int row = 0; row < ROWS; row++)
+        t->row_draws[row] = ra_draw_row(5, 0, 1, row);
+    for (int key = 0; key < KEYS; key++)
+        t->key_draws[key] = ra_draw_column(5, key);
+}
+
 static void choose_gradient(choices *c, gradient_case *t, hiding hiding)
 {
     *t = (gradient_case){.hiding = hiding, .wanted = WANT_ALL};
     choose_shape(c, t);
+    choose_stage(c, t);
     t->query_factor = 0.5f + (float)choose(c, 0, 8) / 8;
     t->factor = chance(c, 2) ? 1 : 0.5f;
     t->scale = chance(c, 8) ? 0 : choose_normal(c);
@@ -157,14 +209,27 @@ static void choose_gradient(choices *c, gradient_case *t, hiding hiding)
 /* ---- Running one table ------------------------------------------------------------------------------------------- */
 
 /* Arrays as a kernel wants them, each between two bands that nobody may write to. */
-enum { QUERY, D_OUTPUT, QUERY_COLUMNS, D_OUTPUT_COLUMNS, WEIGHTS, D_SCORES, D_QUERY, D_KEY, D_VALUE, ARRAYS };
+enum {
+    QUERY,
+    D_OUTPUT,
+    QUERY_COLUMNS,
+    D_OUTPUT_COLUMNS,
+    WEIGHTS,
+    D_SCORES,
+    CAP_SLOPE,
+    ADDED,
+    D_QUERY,
+    D_KEY,
+    D_VALUE,
+    ARRAYS
+};
 enum { BAND = 32 };
 
 static const float MARK = 724.5f;
 
 typedef struct laid_out {
     const ra_kernel *kernel;
-    int lanes;
+    int lanes, first;                    /* first: row of the group */
     int64_t head_columns, value_columns; /* rounded up to a vector */
     float *at[ARRAYS];
     int64_t floats[ARRAYS];
@@ -172,6 +237,7 @@ typedef struct laid_out {
     int32_t lo[RA_LANES_MOST], hi[RA_LANES_MOST];
     uint64_t seen[KEYS];
     float lse[RA_LANES_MOST], lse_rest[RA_LANES_MOST], delta[RA_LANES_MOST];
+    uint32_t row_a[RA_LANES_MOST], row_b[RA_LANES_MOST], key_a[KEYS], key_b[KEYS];
 } laid_out;
 
 static void take_array(laid_out *l, int array, int64_t floats)
@@ -206,6 +272,8 @@ static void take_arrays(laid_out *l, const ra_kernel *kernel, const gradient_cas
     take_array(l, D_OUTPUT_COLUMNS, lanes * l->value_columns);
     take_array(l, WEIGHTS, (int64_t)KEYS * lanes);
     take_array(l, D_SCORES, (int64_t)KEYS * lanes);
+    take_array(l, CAP_SLOPE, (int64_t)KEYS * lanes);
+    take_array(l, ADDED, (int64_t)KEYS * lanes);
     take_array(l, D_QUERY, ra_group_state_floats(lanes, t->head_dim));
     take_array(l, D_KEY, KEYS * l->head_columns);
     take_array(l, D_VALUE, KEYS * l->value_columns);
@@ -227,6 +295,7 @@ static void copy_sums(float *to, int64_t to_stride, const float *from, int64_t f
 /* Rows first .. first + rows - 1 into the lanes. */
 static void pack_group(laid_out *l, const gradient_case *t, int first, int rows)
 {
+    l->first = first;
     const ra_rows query = {query_of(t, first), RA_F32, t->head_dim, 1, NULL};
     const ra_rows d_output = {t->d_output + (ptrdiff_t)first * t->value_dim, RA_F32, t->value_dim, 1, NULL};
     l->kernel->pack_query(&query, rows, t->head_dim, t->query_factor, l->at[QUERY]);
@@ -239,8 +308,13 @@ static void pack_group(laid_out *l, const gradient_case *t, int first, int rows)
         const row_mask mask = there ? t->masks[first + lane] : (row_mask){0};
         l->lo[lane] = mask.lo;
         l->hi[lane] = mask.hi;
-        for (int key = 0; key < KEYS; key++)
+        for (int key = 0; key < KEYS; key++) {
             l->seen[key] |= (mask.bits >> key & 1) << lane;
+            l->at[ADDED][key * l->lanes + lane] = there ? t->added[(first + lane) * KEYS + key] : NAN;
+            l->key_a[key] = t->key_draws[key].a, l->key_b[key] = t->key_draws[key].b;
+        }
+        l->row_a[lane] = t->row_draws[there ? first + lane : 0].a;
+        l->row_b[lane] = t->row_draws[there ? first + lane : 0].b;
         l->lse[lane] = there ? t->lse[first + lane] : 0;
         l->lse_rest[lane] = there ? t->lse_rest[first + lane] : 0;
         l->delta[lane] = there ? t->delta[first + lane] : 0;
@@ -250,8 +324,50 @@ static void pack_group(laid_out *l, const gradient_case *t, int first, int rows)
     }
 }
 
+/* Between the two calls: gradients of scores that are not times scale, and 0 of pairs that are not seen. */
+static void check_between(const laid_out *l, const gradient_case *t, int rows)
+{
+    for (int key = t->begin; key < t->end; key++)
+        for (int lane = 0; lane < rows; lane++) {
+            ptrdiff_t at = (ptrdiff_t)key * l->lanes + lane;
+            double got = l->at[D_SCORES][at], slope = t->cap != 0 ? l->at[CAP_SLOPE][at] : 0;
+            if (!row_sees(t, l->first + lane, key)) {
+                REQUIRE(got == 0 && slope == 0, "key %d, lane %d: %g and %g, unseen", key, lane, got, slope);
+                continue;
+            }
+            const model_pair pair = pair_of(t, l->first + lane, key);
+            double expected, expected_slope;
+            model_sum d = model_d_score(&pair);
+            expected = d.value;
+            (void)model_score(&pair, &expected_slope);
+            REQUIRE(!isfinite(expected) || fabs(got - expected) <= GRADIENT_TOLERANCE * d.size,
+                    "key %d, lane %d: %g, not %g", key, lane, got, expected);
+            REQUIRE(t->cap == 0 || !isfinite(expected) || fabs(slope - expected_slope) <= 2e-6,
+                    "key %d, lane %d: a slope of %g, not %g", key, lane, slope, expected_slope);
+        }
+}
+
+static ra_score_stage stage_of(const laid_out *l, const gradient_case *t)
+{
+    ra_score_stage stage = {.kept = t->kept,
+                            .threshold = t->threshold,
+                            .row_a = l->row_a,
+                            .row_b = l->row_b,
+                            .key_a = l->key_a,
+                            .key_b = l->key_b};
+    const ra_score_step cap = {.op = RA_STEP_SOFTCAP, .cap = t->cap};
+    const ra_score_step add = {.op = RA_STEP_ADD, .add = l->at[ADDED], .stride = l->lanes};
+    if (t->cap != 0 && t->cap_first)
+        stage.step[stage.count++] = cap;
+    stage.step[stage.count++] = add;
+    if (t->cap != 0 && !t->cap_first)
+        stage.step[stage.count++] = cap;
+    return stage;
+}
+
 static void call_kernel(laid_out *l, const gradient_case *t, int rows)
 {
+    const ra_score_stage stage = stage_of(l, t);
     const ra_gradient_call call = {.query = l->at[QUERY],
                                    .d_output = l->at[D_OUTPUT],
                                    .query_columns = l->at[QUERY_COLUMNS],
@@ -281,8 +397,16 @@ static void call_kernel(laid_out *l, const gradient_case *t, int rows)
                                    .d_scores = l->at[D_SCORES],
                                    .d_query = t->wanted & WANT_QUERY ? l->at[D_QUERY] : NULL,
                                    .d_key = t->wanted & WANT_KEY ? l->at[D_KEY] : NULL,
-                                   .d_value = t->wanted & WANT_VALUE ? l->at[D_VALUE] : NULL};
-    l->kernel->gradient(&call);
+                                   .d_value = t->wanted & WANT_VALUE ? l->at[D_VALUE] : NULL,
+                                   .stage = &stage,
+                                   .cap_slope = t->scored && t->cap != 0 ? l->at[CAP_SLOPE] : NULL};
+    if (!t->scored) {
+        l->kernel->gradient(&call);
+        return;
+    }
+    l->kernel->gradient_scores(&call);
+    check_between(l, t, rows);
+    l->kernel->gradient_products(&call);
 }
 
 /* What stands before the sums of d_query stays, as do the lanes that a narrow group leaves alone. */
@@ -368,16 +492,7 @@ static model_gradients model_run(const gradient_case *t)
                          begin_sums(t->before.d_value, (int64_t)KEYS * t->value_dim)};
     for (int row = 0; row < ROWS; row++)
         for (int key = t->begin; key < t->end; key++) {
-            const model_pair pair = {.query = query_of(t, row),
-                                     .d_output = t->d_output + (ptrdiff_t)row * t->value_dim,
-                                     .key = t->key + key * t->key_stride,
-                                     .value = t->value + key * t->value_stride,
-                                     .head_dim = t->head_dim,
-                                     .value_dim = t->value_dim,
-                                     .score_factor = (double)t->query_factor * t->factor,
-                                     .scale = t->scale,
-                                     .lse = (double)t->lse[row] + t->lse_rest[row],
-                                     .delta = t->delta[row]};
+            const model_pair pair = pair_of(t, row, key);
             if (row_sees(t, row, key))
                 model_gradient(&pair, m.d_query + (ptrdiff_t)row * t->head_dim, m.d_key + (ptrdiff_t)key * t->head_dim,
                                m.d_value + (ptrdiff_t)key * t->value_dim);
@@ -578,6 +693,8 @@ static void move_row(gradient_case *t, int from, int to)
     t->lse[to] = t->lse[from];
     t->lse_rest[to] = t->lse_rest[from];
     t->delta[to] = t->delta[from];
+    memmove(t->added + (ptrdiff_t)to * KEYS, t->added + (ptrdiff_t)from * KEYS, KEYS * sizeof(float));
+    t->row_draws[to] = t->row_draws[from];
 }
 
 /* One row stays as it is, in any lane of any group, while all others change. */
@@ -708,6 +825,7 @@ static void check_large_sums(const tested_table *table, uint64_t seed)
     choices c = {1};
     gradient_case t;
     choose_gradient(&c, &t, NOTHING_HIDDEN);
+    t.scored = false;
     t.begin = 0;
     t.end = t.key_rows;
     t.scale = 0;

@@ -1,0 +1,41 @@
+/*
+ * Gradients of arrays of scores over ranks: exact sums (exec/array_sums.h), which every rank adds to in its first pass.
+ * Real ranks add them up one after the other: each gets the sums of the ranks before it, adds its own and gives them to
+ * the next; the last one has the total, which goes back the same way. Virtual ranks add to the same sums.
+ */
+#ifndef RA_RING_RANK_ARRAYS_H
+#define RA_RING_RANK_ARRAYS_H
+
+#include "exec/array_sums.h"
+#include "ring/rank.h"
+
+/* The sums of a process. */
+typedef struct ra_arrays {
+    ra_array_sums sums;
+    void *memory; /* owned: the sums, and for real ranks as many that arrive; NULL: there are no sums */
+    int64_t bytes;
+    ra_segment segment; /* of the message under way */
+    bool stuck;         /* that message was not given up: all of this must stay */
+} ra_arrays;
+
+/* Whether a plan has such gradients. */
+bool ra_arrays_wanted(const ra_ring_plan *ring);
+
+/* Bytes of a process, and of the one message that has all sums. */
+int64_t ra_arrays_bytes(const ra_ring_plan *ring);
+int64_t ra_arrays_message(const ra_ring_plan *ring);
+
+/* Messages that a rank sends; it receives as many. */
+int64_t ra_arrays_messages(const ra_ring_plan *ring, int rank);
+
+/* Sums of zeros, to be freed with ra_arrays_free; *arrays is NULL where none are wanted. */
+ra_status ra_arrays_make(const ra_ring_plan *ring, ra_arrays **arrays);
+void ra_arrays_free(ra_arrays *arrays);
+
+/* What the rank's own query rows give, which are in memory. */
+void ra_arrays_rows(ra_rank *e);
+
+/* After the steps of a rank: the sums of all ranks, and the gradients of real ranks. */
+ra_status ra_arrays_exchange(ra_rank *e);
+
+#endif
