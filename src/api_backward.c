@@ -1,5 +1,4 @@
 /* ra_backward: do the tensors fit the plan, and are they apart? The run is in exec/gradient_whole.c. */
-#include "base/overlap.h"
 #include "base/sized.h"
 #include "base/tensor.h"
 #include "exec/gradient.h"
@@ -34,48 +33,6 @@ static ra_status check_inputs(const ra_plan *p, const ra_gradient_tensors *t, in
     return status;
 }
 
-/* An array of scores; NULL: there is none, or it is in a file. */
-static const ra_tensor *in_memory(const ra_tensor *array)
-{
-    return array->data ? array : NULL;
-}
-
-/* What is written shares no memory with anything: tensors and arrays of scores, then their gradients. */
-static ra_status check_apart(const ra_plan *p, const ra_gradient_tensors *t)
-{
-    static const ra_scores none;
-    const ra_scores *s = p->scores ? p->scores : &none;
-    const struct {
-        const char *name;
-        const ra_tensor *tensor;
-    } all[] = {{"query", t->q},
-               {"key", t->k},
-               {"value", t->v},
-               {"output", t->output},
-               {"lse", t->lse},
-               {"d_output", t->d_output},
-               {"d_lse", t->d_lse},
-               {"slopes", in_memory(&s->slopes)},
-               {"table", in_memory(&s->table)},
-               {"bias", in_memory(&s->bias)},
-               {"sinks", in_memory(&s->sinks)},
-               {"d_q", t->d_q},
-               {"d_k", t->d_k},
-               {"d_v", t->d_v},
-               {"d_slopes", s->d_slopes},
-               {"d_table", s->d_table},
-               {"d_bias", s->d_bias},
-               {"d_sinks", s->d_sinks}};
-    enum { INPUTS = 11, TENSORS = sizeof all / sizeof *all };
-    const ra_tensor *tensors[TENSORS];
-    const char *names[TENSORS];
-    for (int i = 0; i < TENSORS; i++) {
-        tensors[i] = all[i].tensor;
-        names[i] = all[i].name;
-    }
-    return ra_check_apart(tensors, names, INPUTS, TENSORS);
-}
-
 static ra_status check_gradients(const ra_plan *p, const ra_gradient_tensors *t, int64_t keys)
 {
     ra_status status = RA_OK;
@@ -85,7 +42,14 @@ static ra_status check_gradients(const ra_plan *p, const ra_gradient_tensors *t,
         status = ra_tensor_check(t->d_k, "d_k", p->batch, keys, p->kv_heads, p->head_dim);
     if (!status && t->d_v)
         status = ra_tensor_check(t->d_v, "d_v", p->batch, keys, p->kv_heads, p->value_dim);
-    return status ? status : check_apart(p, t);
+    if (status)
+        return status;
+    enum { INPUTS = 7, TENSORS = 10 };
+    const ra_tensor *const tensors[TENSORS] = {t->q,        t->k,     t->v,   t->output, t->lse,
+                                               t->d_output, t->d_lse, t->d_q, t->d_k,    t->d_v};
+    static const char *const names[TENSORS] = {"query",    "key",   "value", "output", "lse",
+                                               "d_output", "d_lse", "d_q",   "d_k",    "d_v"};
+    return ra_scores_check_apart(p->scores, tensors, names, INPUTS, TENSORS);
 }
 
 /* A run over all keys of the plan, or over fewer. */
@@ -93,8 +57,6 @@ static ra_status run(const ra_plan *p, int64_t keys, const ra_gradient_tensors *
 {
     const ra_kernel *kernel = NULL;
     ra_shorter_plan shorter;
-    if (p->scores)
-        return ra_fail(RA_ERROR_UNSUPPORTED, "scores: not in this version");
     ra_status status = ra_kernel_find(p->kernel, &kernel);
     if (!status && keys < p->kv_len) {
         status = ra_plan_shorten(p, keys, &shorter);

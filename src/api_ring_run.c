@@ -2,7 +2,6 @@
  * The public functions that run a plan over ranks: do the tensors, or storages, fit the plan and the communicator?
  * Plans are made in api_ring.c.
  */
-#include "base/overlap.h"
 #include "base/sized.h"
 #include "base/tensor.h"
 #include "base/threads.h"
@@ -10,6 +9,7 @@
 #include "ring/engine.h"
 #include "ring/link.h"
 #include "ringattn/ringattn.h"
+#include "score/scores.h"
 
 #include <stdlib.h>
 
@@ -79,18 +79,31 @@ static ra_status check_tensors(const ra_ring_plan *ring, int rank, bool parts, c
         in_memory[i] = rows > 0 && tensors[i] && tensors[i]->data ? tensors[i] : NULL;
         names[i] = kinds[i].name;
     }
-    return status ? status : ra_check_apart(in_memory, names, ring->options.backward ? D_Q : OUTPUT, count);
+    return status ? status
+                  : ra_scores_check_apart(ring->plan->scores, in_memory, names, ring->options.backward ? D_Q : OUTPUT,
+                                          count);
 }
 
 /* A forward plan runs forward, and a backward plan backward. */
 static ra_status check_direction(const ra_ring_plan *ring, bool backward)
 {
-    if (ring->plan->scores && backward)
-        return ra_fail(RA_ERROR_UNSUPPORTED, "scores: not in this version");
     if (!ring->options.backward == !backward)
         return RA_OK;
     return ra_fail(RA_ERROR_ARGUMENT, "the plan is of a %s pass (backward %d), and this is a %s pass",
                    backward ? "forward" : "backward", ring->options.backward, backward ? "backward" : "forward");
+}
+
+/* A gradient with an element for each pair would have to be added up as a whole, on every rank. */
+static ra_status check_bias(const ra_ring_plan *ring)
+{
+    const ra_scores *s = ring->plan->scores;
+    if (!s || !s->d_bias || s->d_bias->seq == 1 || ring->options.transport == RA_TRANSPORT_SIM ||
+        ring->options.ranks == 1)
+        return RA_OK;
+    return ra_fail(RA_ERROR_UNSUPPORTED,
+                   "d_bias: a gradient with %lld rows of queries over %d ranks of transport %s: ranks must be virtual "
+                   "(sim), or the bias have one row for all queries",
+                   (long long)s->d_bias->seq, ring->options.ranks, ra_transport_name(ring->options.transport));
 }
 
 /* What is there is what the plan was made for. `there`: bits 1 << ra_gradient; on a rank without rows anything is. */
@@ -252,6 +265,8 @@ ra_status ra_ring_run_backward(const ra_ring_plan *ring, ra_comm *comm, ra_stora
     ra_status status = check_comm(ring, comm);
     if (!status)
         status = check_direction(ring, true);
+    if (!status)
+        status = check_bias(ring);
     if (!status && (!q || !k || !v || !output || !lse || !d_output))
         status = ra_fail(RA_ERROR_ARGUMENT, "a storage is NULL");
     if (!status && ring->options.lent)
@@ -327,6 +342,8 @@ ra_status ra_ring_backward(const ra_ring_plan *ring, ra_comm *comm, const ra_ten
     ra_status status = check_comm(ring, comm);
     if (!status)
         status = check_direction(ring, true);
+    if (!status)
+        status = check_bias(ring);
     if (!status && !ring->options.lent)
         status = ra_fail(RA_ERROR_ARGUMENT, "the plan is for tensors in files (not lent): use ra_ring_run_backward");
     if (status)

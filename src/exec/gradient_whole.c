@@ -236,10 +236,9 @@ static void begin_scores(whole *w)
 /* Write the gradients of arrays of scores; fails where a bias could not be read. */
 static ra_status finish_scores(whole *w)
 {
-    const ra_scores *s = w->plan->scores;
     if (ra_array_sums_wanted(w->plan))
         ra_array_sums_finish(&w->scores);
-    return s && s->bias_source.failed ? s->bias_source.failed(s->bias_source.file) : RA_OK;
+    return ra_scores_failed(w->plan->scores);
 }
 
 static ra_status run_tasks(whole *w)

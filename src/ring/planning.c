@@ -7,8 +7,8 @@
 #include "base/threads.h"
 #include "exec/gradient.h"
 #include "plan/reach.h"
+#include "ring/array_bytes.h"
 #include "ring/marks.h"
-#include "ring/rank_arrays.h"
 #include "ring/strategy_table.h"
 
 #include <stdlib.h>

@@ -7,6 +7,7 @@
 #define RA_RING_RANK_ARRAYS_H
 
 #include "exec/array_sums.h"
+#include "ring/array_bytes.h"
 #include "ring/rank.h"
 
 /* The sums of a process. */
@@ -17,16 +18,6 @@ typedef struct ra_arrays {
     ra_segment segment; /* of the message under way */
     bool stuck;         /* that message was not given up: all of this must stay */
 } ra_arrays;
-
-/* Whether a plan has such gradients. */
-bool ra_arrays_wanted(const ra_ring_plan *ring);
-
-/* Bytes of a process, and of the one message that has all sums. */
-int64_t ra_arrays_bytes(const ra_ring_plan *ring);
-int64_t ra_arrays_message(const ra_ring_plan *ring);
-
-/* Messages that a rank sends; it receives as many. */
-int64_t ra_arrays_messages(const ra_ring_plan *ring, int rank);
 
 /* Sums of zeros, to be freed with ra_arrays_free; *arrays is NULL where none are wanted. */
 ra_status ra_arrays_make(const ra_ring_plan *ring, ra_arrays **arrays);

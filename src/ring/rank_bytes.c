@@ -5,8 +5,8 @@
 #include "base/memory.h"
 #include "exec/exec.h"
 #include "io/storage.h"
+#include "ring/array_bytes.h"
 #include "ring/greeting.h"
-#include "ring/rank_arrays.h"
 #include "ring/reads.h"
 #include "ringattn/transport.h"
 

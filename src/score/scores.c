@@ -370,6 +370,32 @@ static ra_status take_gradients(ra_scores *s, const ra_score_arrays *arrays)
     return status ? status : ra_check_apart(all, names, RA_SCORE_ARRAYS, 2 * RA_SCORE_ARRAYS);
 }
 
+ra_status ra_scores_check_apart(const ra_scores *scores, const ra_tensor *const tensors[], const char *const names[],
+                                int inputs, int count)
+{
+    enum { MOST = 32 };
+    const ra_tensor *all[MOST];
+    const char *all_names[MOST];
+    static const ra_scores none;
+    const ra_scores *s = scores ? scores : &none;
+    const ra_tensor *const arrays[] = {&s->slopes, &s->table, &s->bias, &s->sinks};
+    const ra_tensor *const gradients[] = {s->d_slopes, s->d_table, s->d_bias, s->d_sinks};
+    int at = 0;
+    for (int i = 0; i < RA_SCORE_ARRAYS; i++, at++) {
+        all[at] = arrays[i]->data ? arrays[i] : NULL;
+        all_names[at] = ARRAY_NAMES[i];
+    }
+    for (int i = 0; i < count; i++, at++) {
+        all[at] = tensors[i];
+        all_names[at] = names[i];
+    }
+    for (int i = 0; i < RA_SCORE_ARRAYS; i++, at++) {
+        all[at] = gradients[i];
+        all_names[at] = GRADIENT_NAMES[i];
+    }
+    return ra_check_apart(all, all_names, RA_SCORE_ARRAYS + inputs, at);
+}
+
 static int64_t bytes_of(ra_scores *s)
 {
     enum { BIAS_FILE = 1024 }; /* an open file with its path, about */

@@ -95,6 +95,10 @@ ra_status ra_scores_parse(const char *text, const ra_score_shape *shape, const r
                           const ra_score_files *files, ra_scores **scores);
 void ra_scores_free(ra_scores *scores);
 
+/* ra_check_apart for a run with these scores, or NULL: for its tensors, the arrays of scores and their gradients. */
+ra_status ra_scores_check_apart(const ra_scores *scores, const ra_tensor *const tensors[], const char *const names[],
+                                int inputs, int count);
+
 /* The slopes of the ALiBi paper for so many heads. */
 void ra_alibi_slopes(int64_t heads, float *slopes);
 

@@ -1,0 +1,289 @@
+/*
+ * Gradients with scores against the double-precision oracle: of queries, keys and values, and of the arrays of scores,
+ * each term alone and together; in one piece, and over ranks of every kind.
+ */
+#include "support/gradients.h"
+#include "support/ring.h"
+#include "support/scores.h"
+#include "support/unit.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* As a part of a gradient's largest element or of 1: see test_gradients.c. */
+#define TOLERANCE 4e-6
+
+static const char *const names[D_INPUTS] = {"d_q", "d_k", "d_v"};
+static const char *const array_names[SCORE_VIEWS] = {"d_slopes", "d_table", "d_bias", "d_sinks"};
+
+/* A problem with scores, the gradients of its arrays, and what the oracle says of them. */
+typedef struct scene {
+    ra_problem problem;
+    char pattern[512];
+    made_scores scores;
+    gradients g;
+    placed d[SCORE_VIEWS];
+    double *exact[SCORE_VIEWS];
+    double largest[SCORE_VIEWS];
+} scene;
+
+static const ra_tensor *array_of(const scene *s, int array)
+{
+    const ra_score_arrays *a = &s->scores.arrays;
+    return (const ra_tensor *const[]){a->slopes, a->table, a->bias, a->sinks}[array];
+}
+
+static int64_t elements(const ra_tensor *t)
+{
+    return t->batch * t->seq * t->heads * t->dim;
+}
+
+static double element(const ra_tensor *t, int64_t i)
+{
+    int64_t row = i / t->dim;
+    return ra_tensor_get(t, row / t->heads / t->seq, row / t->heads % t->seq, row % t->heads, i % t->dim);
+}
+
+/* The field of the gradient of an array. */
+static const ra_tensor **gradient_field(scene *s, int array)
+{
+    ra_score_arrays *a = &s->scores.arrays;
+    return (const ra_tensor **const[]){&a->d_slopes, &a->d_table, &a->d_bias, &a->d_sinks}[array];
+}
+
+static bool gradient_wanted(scene *s, int array)
+{
+    return *gradient_field(s, array) != NULL;
+}
+
+/* With gradients of all arrays that the terms have. */
+static void place_arrays(scene *s, choices *c)
+{
+    for (int i = 0; i < SCORE_VIEWS; i++) {
+        const ra_tensor *t = array_of(s, i);
+        if (!t)
+            continue;
+        s->d[i] = place_any(c, (const int64_t[4]){t->batch, t->seq, t->heads, t->dim}, true, 0);
+        s->exact[i] = malloc((size_t)(elements(t) + 1) * sizeof(double));
+        assert_non_null(s->exact[i]);
+        *gradient_field(s, i) = &s->d[i].view;
+    }
+}
+
+/* s->problem is filled. */
+static void scene_make(scene *s, unsigned terms, choices *c, bool dense)
+{
+    memset(s->d, 0, sizeof s->d);
+    memset(s->exact, 0, sizeof s->exact);
+    make_scores(c, terms, &s->problem, &s->scores);
+    place_arrays(s, c);
+    if (dense)
+        gradients_make(&s->g, &s->problem, true);
+    else
+        gradients_make_any(&s->g, &s->problem, c);
+}
+
+static void scene_free(scene *s)
+{
+    gradients_free(&s->g);
+    for (int i = 0; i < SCORE_VIEWS; i++) {
+        free(s->d[i].memory);
+        free(s->exact[i]);
+    }
+    scores_free(&s->scores);
+}
+
+/* After a run, for an output of 16 bits is rounded. */
+static void scene_solve(scene *s)
+{
+    gradients_solve(&s->g);
+    for (int i = 0; i < SCORE_VIEWS; i++) {
+        s->largest[i] = 1;
+        for (int64_t j = 0; s->exact[i] && j < elements(&s->d[i].view); j++) {
+            s->exact[i][j] = element(&s->d[i].view, j);
+            s->largest[i] = fmax(s->largest[i], fabs(s->exact[i][j]));
+        }
+    }
+}
+
+static void wipe_arrays(scene *s)
+{
+    for (int i = 0; i < SCORE_VIEWS; i++)
+        if (s->d[i].memory)
+            memset(s->d[i].memory, 0xff, s->d[i].bytes);
+}
+
+static double array_error(const scene *s, int array)
+{
+    double error = 0;
+    for (int64_t j = 0; s->exact[array] && j < elements(&s->d[array].view); j++) {
+        double off = fabs(element(&s->d[array].view, j) - s->exact[array][j]);
+        error = off <= error ? error : off; /* NaN stays */
+    }
+    return error / s->largest[array];
+}
+
+static const char *scene_text(const scene *s)
+{
+    static char text[1600];
+    snprintf(text, sizeof text, "%s; scores %s", gradients_text(&s->g), s->scores.text);
+    return text;
+}
+
+static void judge(scene *s, const char *how, uint64_t seed)
+{
+    for (int i = 0; i < D_INPUTS; i++)
+        REQUIRE(gradients_part(&s->g, i) <= 1, "seed %llu, %s, %s: %s off by %.2e, %.2f of its tolerance",
+                (unsigned long long)seed, how, scene_text(s), names[i], gradients_error(&s->g, i),
+                gradients_part(&s->g, i));
+    for (int i = 0; i < SCORE_VIEWS; i++) {
+        if (!s->exact[i] || !gradient_wanted(s, i))
+            continue;
+        REQUIRE(array_error(s, i) <= TOLERANCE, "seed %llu, %s, %s: %s off by %.2e", (unsigned long long)seed, how,
+                scene_text(s), array_names[i], array_error(s, i));
+        REQUIRE(placed_padding_kept(&s->d[i]), "seed %llu, %s, %s: %s wrote outside its elements",
+                (unsigned long long)seed, how, scene_text(s), array_names[i]);
+    }
+}
+
+/* With every kernel. */
+static void run_and_judge(scene *s, uint64_t seed)
+{
+    bool solved = false;
+    FOR_EACH_KERNEL (kernel) {
+        if (!solved || s->g.s.tensors[SAMPLE_OUTPUT].dtype != RA_F32) {
+            gradients_run(&s->g, kernel, 1);
+            scene_solve(s);
+            solved = true;
+        }
+        wipe_arrays(s);
+        gradients_run(&s->g, kernel, 1 + (int)(seed % 4));
+        judge(s, ra_kernel_name(kernel), seed);
+    }
+}
+
+static void choose_problem(choices *c, scene *s)
+{
+    s->problem = (ra_problem)RA_PROBLEM_INIT;
+    ra_problem *p = &s->problem;
+    p->batch = choose(c, 1, 2);
+    p->kv_heads = choose(c, 1, 2);
+    p->heads = p->kv_heads * choose(c, 1, 3);
+    p->head_dim = choose(c, 1, 40);
+    p->value_dim = chance(c, 2) ? choose(c, 1, 40) : p->head_dim;
+    p->q_len = chance(c, 6) ? choose(c, 1, 8) : choose(c, 1, 150);
+    p->kv_len = chance(c, 3) ? p->q_len : choose(c, 1, 200);
+    p->pattern = s->pattern;
+    choose_pattern(c, p->kv_len, s->pattern, sizeof s->pattern);
+    choose_positions(c, p);
+}
+
+static void random_problems(void **state)
+{
+    (void)state;
+    seed_range range = seeds(120);
+    for (uint64_t seed = range.first; seed < range.end; seed++) {
+        choices c = {seed};
+        scene s;
+        choose_problem(&c, &s);
+        scene_make(&s, choose_terms(&c), &c, false);
+        run_and_judge(&s, seed);
+        scene_free(&s);
+    }
+}
+
+/* ---- Over ranks -------------------------------------------------------------------------------------------------- */
+
+enum { MOST_RANKS = 8 };
+
+/* A gradient of a bias with a row for each query. */
+static bool by_pair(const scene *s)
+{
+    return s->scores.arrays.bias && s->scores.arrays.bias->seq > 1;
+}
+
+/* A copy of the gradients of arrays, which the caller frees. */
+static char *keep_arrays(const scene *s)
+{
+    size_t bytes = 1;
+    for (int i = 0; i < SCORE_VIEWS; i++)
+        bytes += s->d[i].bytes;
+    char *kept = malloc(bytes), *to = kept;
+    assert_non_null(kept);
+    for (int i = 0; i < SCORE_VIEWS; i++) {
+        if (s->d[i].bytes)
+            memcpy(to, s->d[i].memory, s->d[i].bytes);
+        to += s->d[i].bytes;
+    }
+    return kept;
+}
+
+static bool same_array(const scene *s, const char *kept, int array)
+{
+    for (int i = 0; i < array; i++)
+        kept += s->d[i].bytes;
+    return !s->d[array].bytes || memcmp(kept, s->d[array].memory, s->d[array].bytes) == 0;
+}
+
+/* A ring with the tensors of the scene: right, with the bits of one piece in what was added up over rows. */
+static void require_ring(scene *s, ring_case *r, const char *local, uint64_t seed)
+{
+    ra_rank_stats stats[MOST_RANKS] = {RA_RANK_STATS_INIT};
+    const ra_tensor backward[RING_GRADIENTS] = {s->g.d[D_OUTPUT].view, s->g.d[D_LSE].view, s->g.d[D_QUERY].view,
+                                                s->g.d[D_KEY].view, s->g.d[D_VALUE].view};
+    bool refused = r->way > WAY_SIM_STORED && by_pair(s) && r->options.ranks > 1;
+    r->backward = backward;
+    wipe_arrays(s);
+    if (refused) {
+        assert_int_equal(ring_case_run(r, &s->g.s, stats, NULL), RA_ERROR_UNSUPPORTED);
+        assert_non_null(strstr(ring_message(0), "d_bias"));
+        *gradient_field(s, SCORE_BIAS) = NULL;
+    }
+    REQUIRE(ring_case_run(r, &s->g.s, stats, NULL) == RA_OK, "seed %llu, %s, %s: %s", (unsigned long long)seed,
+            ring_case_text(r), scene_text(s), ring_message(0));
+    judge(s, ring_case_text(r), seed);
+    for (int i = 0; i < SCORE_VIEWS; i++)
+        REQUIRE(!gradient_wanted(s, i) || same_array(s, local, i),
+                "seed %llu, %s, %s: %s has other bits than one piece", (unsigned long long)seed, ring_case_text(r),
+                scene_text(s), array_names[i]);
+    if (refused)
+        *gradient_field(s, SCORE_BIAS) = &s->d[SCORE_BIAS].view;
+    for (int rank = 0; rank < r->options.ranks; rank++)
+        REQUIRE(stats[rank].peak_bytes <= stats[rank].planned_peak_bytes, "rank %d: %lld bytes of %lld", rank,
+                (long long)stats[rank].peak_bytes, (long long)stats[rank].planned_peak_bytes);
+}
+
+static void random_rings(void **state)
+{
+    (void)state;
+    seed_range range = seeds(60);
+    for (uint64_t seed = range.first; seed < range.end; seed++) {
+        choices c = {seed};
+        scene s;
+        choose_problem(&c, &s);
+        scene_make(&s, choose_terms(&c), &c, true);
+        gradients_run(&s.g, RA_KERNEL_AUTO, 1);
+        char *local = keep_arrays(&s);
+        scene_solve(&s);
+        for (int i = 0; i < 3; i++) {
+            ring_case r = ring_case_make((way)choose(&c, 0, WAYS - 1), (int)choose(&c, 1, MOST_RANKS),
+                                         (ra_strategy)choose(&c, 0, 2), (ra_order)choose(&c, 0, 2));
+            r.run.threads = (int)choose(&c, 1, 3);
+            r.sparing = chance(&c, 3);
+            require_ring(&s, &r, local, seed);
+        }
+        free(local);
+        scene_free(&s);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(random_problems),
+        cmocka_unit_test(random_rings),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
