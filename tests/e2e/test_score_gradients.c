@@ -125,6 +125,29 @@ static double array_error(const scene *s, int array)
     return error / s->largest[array];
 }
 
+/* A copy of the gradients of arrays, which the caller frees. */
+static char *keep_arrays(const scene *s)
+{
+    size_t bytes = 1;
+    for (int i = 0; i < SCORE_VIEWS; i++)
+        bytes += s->d[i].bytes;
+    char *kept = malloc(bytes), *to = kept;
+    assert_non_null(kept);
+    for (int i = 0; i < SCORE_VIEWS; i++) {
+        if (s->d[i].bytes)
+            memcpy(to, s->d[i].memory, s->d[i].bytes);
+        to += s->d[i].bytes;
+    }
+    return kept;
+}
+
+static bool same_array(const scene *s, const char *kept, int array)
+{
+    for (int i = 0; i < array; i++)
+        kept += s->d[i].bytes;
+    return !s->d[array].bytes || memcmp(kept, s->d[array].memory, s->d[array].bytes) == 0;
+}
+
 static const char *scene_text(const scene *s)
 {
     static char text[1600];
@@ -194,6 +217,187 @@ static void random_problems(void **state)
     }
 }
 
+/* ---- One term after the other ------------------------------------------------------------------------------------ */
+
+static const char *const patterns[] = {
+    "full",
+    "causal",
+    "window:9,4",
+    "documents:31,2,64,33",
+    "dilated:16/1,64/4",
+    "dilated:16/1,16/1,64/3:mode=union",
+    "causal+dilated:8/1,8/1,30/2",
+    "blocks:16:local=1:global=1",
+    "causal+blocks:8:stride=3",
+    "dilated:32/2,64/1+blocks:16:local=1",
+};
+enum { PATTERNS = sizeof patterns / sizeof *patterns };
+
+static ra_problem odd_problem(const char *pattern, int group)
+{
+    ra_problem p = RA_PROBLEM_INIT;
+    p.batch = 2, p.q_len = 97, p.kv_len = 130, p.heads = 2 * group, p.kv_heads = 2;
+    p.head_dim = 17, p.value_dim = 9, p.pattern = pattern;
+    return p;
+}
+
+static void each_term_alone(void **state)
+{
+    (void)state;
+    for (unsigned term = WITH_SOFTCAP; term <= WITH_DROPOUT; term *= 2)
+        for (int i = 0; i < PATTERNS; i++) {
+            choices c = {term * PATTERNS + (unsigned)i};
+            scene s = {.problem = odd_problem(patterns[i], 1 + i % 2)};
+            scene_make(&s, term, &c, true);
+            run_and_judge(&s, 1 + (uint64_t)i);
+            scene_free(&s);
+        }
+}
+
+/* What comes before softcap takes its derivative, what comes after does not. */
+static void softcap_before_and_after(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 24; seed++) {
+        choices c = {seed};
+        scene s = {.problem = odd_problem("causal", 2)};
+        scene_make(&s, WITH_SOFTCAP | WITH_ALIBI | WITH_RELATIVE | WITH_BIAS, &c, true);
+        run_and_judge(&s, seed);
+        scene_free(&s);
+    }
+}
+
+/* ---- Bits -------------------------------------------------------------------------------------------------------- */
+
+/* Of everything, a bias that heads and batches share included. */
+static void bits_do_not_depend_on_threads(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 12; seed++) {
+        choices c = {seed};
+        scene s = {.problem = odd_problem(patterns[seed % PATTERNS], 2)};
+        s.problem.q_len = 300, s.problem.kv_len = 130;
+        scene_make(&s, WITH_ANY, &c, true);
+        FOR_EACH_KERNEL (kernel) {
+            gradients_run(&s.g, kernel, 1);
+            char *one = gradients_keep(&s.g), *arrays = keep_arrays(&s);
+            for (int threads = 2; threads <= 8; threads++) {
+                wipe_arrays(&s);
+                gradients_run(&s.g, kernel, threads);
+                for (int i = 0; i < D_INPUTS; i++)
+                    REQUIRE(gradients_same(&s.g, one, i), "%s: other bits of %s with %d threads", scene_text(&s),
+                            names[i], threads);
+                for (int i = 0; i < SCORE_VIEWS; i++)
+                    REQUIRE(same_array(&s, arrays, i), "%s: other bits of %s with %d threads", scene_text(&s),
+                            array_names[i], threads);
+            }
+            free(one);
+            free(arrays);
+        }
+        scene_free(&s);
+    }
+}
+
+/* An array's gradient has the same bits whether or not others are wanted, and what is not wanted is not touched. */
+static void any_of_the_arrays(void **state)
+{
+    (void)state;
+    static const bool none[D_INPUTS] = {false, false, false};
+    for (unsigned bits = 0; bits < 1U << SCORE_VIEWS; bits++) {
+        choices c = {bits + 1};
+        ra_options options = RA_OPTIONS_INIT;
+        ra_stats stats = RA_STATS_INIT;
+        scene s = {.problem = odd_problem("causal", 2)};
+        scene_make(&s, WITH_ANY, &c, true);
+        gradients_run(&s.g, RA_KERNEL_AUTO, 2);
+        char *all = keep_arrays(&s);
+        wipe_arrays(&s);
+        for (int i = 0; i < SCORE_VIEWS; i++)
+            *gradient_field(&s, i) = bits >> i & 1 ? &s.d[i].view : NULL;
+        options.threads = 2;
+        gradients_run_as(&s.g, &options, none, &stats);
+        for (int i = 0; i < SCORE_VIEWS; i++) {
+            bool untouched = true;
+            for (size_t j = 0; j < s.d[i].bytes; j++)
+                untouched &= ((const unsigned char *)s.d[i].memory)[j] == 0xff;
+            assert_true(bits >> i & 1 ? same_array(&s, all, i) : untouched);
+        }
+        assert_true(stats.peak_bytes <= stats.planned_peak_bytes);
+        free(all);
+        scene_free(&s);
+    }
+}
+
+/* ---- Mistakes that are easily made ------------------------------------------------------------------------------- */
+
+/* The gradients of values are linear in those of the output: both drop the same weights, or the products differ. */
+static void dropout_drops_the_same_in_both_directions(void **state)
+{
+    (void)state;
+    for (int i = 0; i < PATTERNS; i++) {
+        choices c = {(uint64_t)i + 1};
+        double forward = 0, backward = 0, size = 0;
+        scene s = {.problem = odd_problem(patterns[i], 2)};
+        scene_make(&s, WITH_DROPOUT, &c, true);
+        gradients_run(&s.g, RA_KERNEL_AUTO, 2);
+        const ra_tensor *output = &s.g.s.tensors[SAMPLE_OUTPUT], *value = &s.g.s.tensors[SAMPLE_VALUE];
+        for (int64_t j = 0; j < elements(output); j++)
+            forward += element(output, j) * element(&s.g.d[D_OUTPUT].view, j);
+        for (int64_t j = 0; j < elements(value); j++) {
+            backward += element(value, j) * element(&s.g.d[D_VALUE].view, j);
+            size += fabs(element(value, j) * element(&s.g.d[D_VALUE].view, j));
+        }
+        REQUIRE(fabs(forward - backward) <= 1e-5 * size, "%s: %.9g and %.9g", scene_text(&s), forward, backward);
+        scene_free(&s);
+    }
+}
+
+/* Rows that see no key: their sink has all the weight, and what they know of it is the gradient by the lse. */
+static void empty_rows_have_their_sink(void **state)
+{
+    (void)state;
+    for (int64_t keys = 0; keys <= 9; keys += 9) {
+        choices c = {1};
+        scene s = {.problem = odd_problem("window:0,5", 1)};
+        s.problem.kv_len = keys; /* most queries, which are aligned to the end, see nothing */
+        scene_make(&s, WITH_SINKS, &c, true);
+        gradients_run(&s.g, RA_KERNEL_AUTO, 2);
+        for (int64_t j = 0; keys == 0 && j < elements(&s.g.d[D_QUERY].view); j++)
+            assert_true(element(&s.g.d[D_QUERY].view, j) == 0);
+        for (int64_t head = 0; keys == 0 && head < s.problem.heads; head++) {
+            double sum = 0, d_sink = ra_tensor_get(&s.d[SCORE_SINKS].view, 0, 0, head, 0);
+            for (int64_t row = 0; row < s.problem.batch * s.problem.q_len; row++)
+                sum += ra_tensor_get(&s.g.d[D_LSE].view, row / s.problem.q_len, row % s.problem.q_len, head, 0);
+            REQUIRE(fabs(sum - d_sink) <= 1e-5, "head %lld: %.9g, not %.9g", (long long)head, d_sink, sum);
+        }
+        if (keys > 0)
+            run_and_judge(&s, 1);
+        scene_free(&s);
+    }
+}
+
+/* Gradients that share memory with anything are refused. */
+static void arrays_that_overlap(void **state)
+{
+    (void)state;
+    choices c = {3};
+    ra_plan *plan = NULL;
+    scene s = {.problem = odd_problem("full", 1)};
+    scene_make(&s, WITH_SINKS, &c, true);
+    gradients_run(&s.g, RA_KERNEL_AUTO, 1);
+    const ra_tensor *t = s.g.s.tensors;
+    ra_tensor inside = s.d[SCORE_SINKS].view;
+    inside.data = s.g.d[D_QUERY].memory;
+    *gradient_field(&s, SCORE_SINKS) = &inside;
+    assert_int_equal(ra_plan_create(&s.problem, NULL, &plan), RA_OK);
+    assert_int_equal(ra_backward(plan, &t[0], &t[1], &t[2], &t[SAMPLE_OUTPUT], &t[SAMPLE_LSE], &s.g.d[D_OUTPUT].view,
+                                 NULL, &s.g.d[D_QUERY].view, NULL, NULL, NULL),
+                     RA_ERROR_ARGUMENT);
+    assert_non_null(strstr(ra_last_message(), "d_sinks"));
+    ra_plan_free(plan);
+    scene_free(&s);
+}
+
 /* ---- Over ranks -------------------------------------------------------------------------------------------------- */
 
 enum { MOST_RANKS = 8 };
@@ -202,29 +406,6 @@ enum { MOST_RANKS = 8 };
 static bool by_pair(const scene *s)
 {
     return s->scores.arrays.bias && s->scores.arrays.bias->seq > 1;
-}
-
-/* A copy of the gradients of arrays, which the caller frees. */
-static char *keep_arrays(const scene *s)
-{
-    size_t bytes = 1;
-    for (int i = 0; i < SCORE_VIEWS; i++)
-        bytes += s->d[i].bytes;
-    char *kept = malloc(bytes), *to = kept;
-    assert_non_null(kept);
-    for (int i = 0; i < SCORE_VIEWS; i++) {
-        if (s->d[i].bytes)
-            memcpy(to, s->d[i].memory, s->d[i].bytes);
-        to += s->d[i].bytes;
-    }
-    return kept;
-}
-
-static bool same_array(const scene *s, const char *kept, int array)
-{
-    for (int i = 0; i < array; i++)
-        kept += s->d[i].bytes;
-    return !s->d[array].bytes || memcmp(kept, s->d[array].memory, s->d[array].bytes) == 0;
 }
 
 /* A ring with the tensors of the scene: right, with the bits of one piece in what was added up over rows. */
@@ -279,11 +460,73 @@ static void random_rings(void **state)
     }
 }
 
+/* Rings of several sizes and orders with the tensors of one problem. */
+static void require_rings(const char *pattern, unsigned terms, uint64_t seed)
+{
+    static const int sizes[] = {2, 3, 7};
+    choices c = {seed};
+    scene s = {.problem = odd_problem(pattern, 2)};
+    scene_make(&s, terms, &c, true);
+    gradients_run(&s.g, RA_KERNEL_AUTO, 1);
+    char *local = keep_arrays(&s);
+    scene_solve(&s);
+    for (int i = 0; i < 3; i++)
+        for (int strategy = 0; strategy < 3; strategy++)
+            for (int way = 0; way < WAYS; way++) {
+                ring_case r = ring_case_make((enum way)way, sizes[i], (ra_strategy)strategy,
+                                             (ra_order)((i + strategy + way) % 3));
+                require_ring(&s, &r, local, seed);
+            }
+    free(local);
+    scene_free(&s);
+}
+
+static void dropout_does_not_depend_on_the_ring(void **state)
+{
+    (void)state;
+    require_rings("causal", WITH_DROPOUT, 1);
+    require_rings("dilated:16/1,64/4", WITH_DROPOUT, 2);
+}
+
+static void sinks_count_once_a_row(void **state)
+{
+    (void)state;
+    require_rings("full", WITH_SINKS, 1);
+    require_rings("dilated:16/1,16/1,64/3:mode=union", WITH_SINKS, 2);
+    require_rings("causal+dilated:8/1,8/1,30/2", WITH_SINKS, 3);
+}
+
+/* By the rows and keys of the whole problem, not by those of a rank: biases of all shapes. */
+static void bias_goes_by_global_rows(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 6; seed++)
+        require_rings(patterns[seed], WITH_BIAS, seed);
+}
+
+static void positions_are_global(void **state)
+{
+    (void)state;
+    require_rings("window:20,9", WITH_ALIBI | WITH_RELATIVE | WITH_SOFTCAP, 1);
+    require_rings("dilated:16/1,64/4", WITH_ALIBI | WITH_RELATIVE, 2);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_term_alone),
+        cmocka_unit_test(softcap_before_and_after),
         cmocka_unit_test(random_problems),
+        cmocka_unit_test(bits_do_not_depend_on_threads),
+        cmocka_unit_test(any_of_the_arrays),
+        cmocka_unit_test(dropout_drops_the_same_in_both_directions),
+        cmocka_unit_test(empty_rows_have_their_sink),
+        cmocka_unit_test(arrays_that_overlap),
         cmocka_unit_test(random_rings),
+        cmocka_unit_test(dropout_does_not_depend_on_the_ring),
+        cmocka_unit_test(sinks_count_once_a_row),
+        cmocka_unit_test(bias_goes_by_global_rows),
+        cmocka_unit_test(positions_are_global),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
