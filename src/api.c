@@ -123,10 +123,14 @@ const char *ra_tile_order_name(ra_tile_order order)
 
 /* ---- Plans ----------------------------------------------------------------------------------------------------- */
 
+/* The arrays are all there, as NULL or as views. */
 static ra_status parse_pattern(const ra_problem *p, ra_pattern *pattern)
 {
-    static const ra_pattern_files files = {ra_load_lengths, ra_load_mask};
-    const ra_pattern_shape shape = {p->kv_len, p->heads, p->key_position};
+    static const ra_pattern_files files = {ra_load_integers, ra_load_mask};
+    ra_pattern_shape shape = {.kv_len = p->kv_len, .heads = p->heads, .origin = p->key_position, .q_len = p->q_len};
+    shape.placed = p->query_position != RA_SAME;
+    shape.offset = shape.placed ? p->query_position - p->key_position : p->kv_len - p->q_len;
+    shape.documents = p->score_arrays->documents;
     return ra_pattern_parse(p->pattern ? p->pattern : "full", &shape, &files, pattern);
 }
 
@@ -137,8 +141,8 @@ static ra_status parse_scores(const ra_problem *p, ra_plan *plan)
                                          ra_bias_read, ra_bias_failed, ra_bias_close};
     const ra_score_shape shape = {p->batch, p->q_len, p->kv_len, p->heads};
     const ra_score_arrays *a = p->score_arrays;
-    if (a->mask || a->lengths || a->documents)
-        return ra_fail(RA_ERROR_UNSUPPORTED, "score_arrays: mask, lengths and documents: not in this version");
+    if (a->mask || a->lengths)
+        return ra_fail(RA_ERROR_UNSUPPORTED, "score_arrays: mask and lengths: not in this version");
     ra_status status = ra_scores_parse(p->scores, &shape, a, &files, &plan->scores);
     plan->scores_bytes = plan->scores ? plan->scores->bytes : 0;
     plan->has_bias = plan->scores && plan->scores->bias.heads > 0;

@@ -14,24 +14,25 @@ static int64_t words_of(int64_t count)
 }
 
 /* documents:@FILE.npy */
-ra_status ra_load_lengths(const char *path, int64_t **lengths, int64_t *count)
+ra_status ra_load_integers(const char *path, int64_t **values, int64_t *rows, int64_t *columns)
 {
     ra_array *array = NULL;
     ra_array_info info = RA_ARRAY_INFO_INIT;
-    *lengths = NULL;
+    *values = NULL;
     ra_status status = ra_array_open(path, &array);
     if (!status)
         status = ra_array_describe(array, &info);
-    if (!status && (info.dtype != RA_I64 || info.dims != 1 || info.count < 1))
+    if (!status && (info.dtype != RA_I64 || info.dims < 1 || info.dims > 2 || info.count < 1))
         status = ra_fail(RA_ERROR_FORMAT,
-                         "%s: %d-dimensional %s with %lld elements: document lengths must be a "
-                         "one-dimensional int64 array with at least one",
+                         "%s: %d-dimensional %s with %lld elements: lengths must be a one- or two-dimensional int64 "
+                         "array with at least one",
                          path, info.dims, ra_dtype_name(info.dtype), (long long)info.count);
-    if (!status && !(*lengths = malloc((size_t)info.count * sizeof **lengths)))
-        status = ra_fail(RA_ERROR_MEMORY, "%s: out of memory: %lld document lengths", path, (long long)info.count);
+    if (!status && !(*values = malloc((size_t)info.count * sizeof **values)))
+        status = ra_fail(RA_ERROR_MEMORY, "%s: out of memory: %lld lengths", path, (long long)info.count);
     if (!status)
-        status = ra_array_read(array, 0, info.count, *lengths);
-    *count = status ? 0 : info.count;
+        status = ra_array_read(array, 0, info.count, *values);
+    *rows = status ? 0 : info.shape[0];
+    *columns = info.dims == 2 ? info.shape[1] : 1;
     ra_array_close(array);
     return status;
 }

@@ -6,8 +6,11 @@
 
 #include <stdbool.h>
 
-/* documents:@FILE.npy: an int64 array. *lengths is malloc'ed for the caller, also when a failure is returned. */
-ra_status ra_load_lengths(const char *path, int64_t **lengths, int64_t *count);
+/*
+ * documents:@FILE.npy: an int64 array [rows] or [rows, columns]; of one dimension it has one column. *values is
+ * malloc'ed for the caller, also when a failure is returned.
+ */
+ra_status ra_load_integers(const char *path, int64_t **values, int64_t *rows, int64_t *columns);
 
 /*
  * blocks:...:mask=@FILE.npy: booleans [count, count] or [heads, count, count] as bits, each row in words of 64. The

@@ -208,8 +208,8 @@ static ra_group_bounds look_at_rows(counter *c, const ra_members *m)
     const ra_pattern *p = &c->plan->pattern;
     ra_interval first = ra_branch_interval(p, &c->lattice, m->member);
     ra_interval last = ra_branch_interval(p, &c->lattice, m->member + m->rows - 1);
-    bool alike = !p->blocks && !ra_pattern_exclusive(p, c->branch) && first.lo < first.hi && first.lo == last.lo &&
-                 first.hi == last.hi;
+    bool alike = !p->blocks && !p->ragged && !ra_pattern_exclusive(p, c->branch) && first.lo < first.hi &&
+                 first.lo == last.lo && first.hi == last.hi;
     if (alike) {
         c->sum.visible += (double)m->rows * (double)(first.hi - first.lo);
         return (ra_group_bounds){first.lo, first.hi, first.lo, first.hi, m->rows, m->member};
@@ -221,6 +221,26 @@ static ra_group_bounds look_at_rows(counter *c, const ra_members *m)
     return ra_group_bounds_of(c->rows, m->rows);
 }
 
+/*
+ * Rows of several packed sequences leave gaps between their intervals. Of the key blocks from the first key to the last
+ * that is seen, those in which no row sees a key are no tiles.
+ */
+static void count_with_gaps(counter *c, const ra_group_bounds *b, int lanes)
+{
+    int64_t counted = -1; /* the last block that was */
+    for (int i = 0; i < b->rows; i++) {
+        if (c->rows[i].lo >= c->rows[i].hi)
+            continue;
+        int64_t first = ra_max(counted + 1, c->rows[i].lo / RA_KEY_BLOCK), last = (c->rows[i].hi - 1) / RA_KEY_BLOCK;
+        if (first > last)
+            continue;
+        int64_t lo = ra_max(b->min_lo, first * RA_KEY_BLOCK), hi = ra_min(b->max_hi, (last + 1) * RA_KEY_BLOCK);
+        c->sum.tiles += (double)(last - first + 1);
+        c->sum.worked += (double)(ra_ceil_div(hi, RA_KEY_UNIT) - lo / RA_KEY_UNIT) * RA_KEY_UNIT * lanes;
+        counted = last;
+    }
+}
+
 static void count_group(counter *c, const ra_members *m)
 {
     int lanes = ra_lanes_worked(&c->work->grouping, m->rows);
@@ -229,6 +249,10 @@ static void count_group(counter *c, const ra_members *m)
         return;
     if (groups_in_rows(c)) {
         count_group_in_row(c, &b);
+        return;
+    }
+    if (c->plan->pattern.ragged) {
+        count_with_gaps(c, &b, lanes);
         return;
     }
     c->sum.tiles += (double)(ra_ceil_div(b.max_hi, RA_KEY_BLOCK) - b.min_lo / RA_KEY_BLOCK);

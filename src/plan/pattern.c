@@ -38,6 +38,11 @@ static ra_interval held_within(ra_interval seen, int64_t kv_len)
 ra_interval ra_pattern_interval(const ra_pattern *pattern, int64_t position)
 {
     ra_interval seen = {0, pattern->kv_len};
+    if (pattern->ragged) {
+        ra_packed_query at = ra_ragged_at(pattern->ragged, position - pattern->offset);
+        seen = (ra_interval){at.first_key, at.end_key};
+        position = at.position;
+    }
     for (int i = 0; i < pattern->count && pattern->bounded; i++) {
         if (!pattern->terms[i].kind->interval)
             continue;
@@ -99,9 +104,13 @@ static bool steady_between(const ra_pattern *p, int64_t first, int64_t last)
 
 int64_t ra_pattern_steady_end(const ra_pattern *p, int64_t first, int64_t end)
 {
+    int64_t position = ra_pattern_position(p, first);
+    end = ra_pattern_packed_end(p, first, end);
     for (int i = 0; i < p->count; i++)
-        if (p->terms[i].kind->next_jump)
-            end = ra_min(end, p->terms[i].kind->next_jump(&p->terms[i], first));
+        if (p->terms[i].kind->next_jump) {
+            int64_t jump = p->terms[i].kind->next_jump(&p->terms[i], position);
+            end = ra_min(end, ra_add_clamped(jump, first - position));
+        }
     int64_t steady = first, beyond = end; /* the last that is, and the first that is not known to be */
     while (beyond - steady > 1) {
         /* Mostly it is the whole stretch. */
@@ -243,6 +252,29 @@ ra_interval ra_branch_seers(const ra_pattern *p, const ra_lattice *l, ra_interva
     return seers.lo < seers.hi ? seers : (ra_interval){0, 0};
 }
 
+ra_seers_walk ra_seers_begin(const ra_pattern *p, const ra_lattice *l, ra_interval keys, ra_interval queries)
+{
+    return (ra_seers_walk){p, l, keys, ra_branch_seers(p, l, keys, queries)};
+}
+
+/* Queries that see nothing are between others where one packed sequence ends and another begins. */
+bool ra_seers_next(ra_seers_walk *w, ra_interval *seers)
+{
+    const ra_pattern *p = w->pattern;
+    *seers = (ra_interval){0, 0};
+    while (w->queries.lo < w->queries.hi && seers->lo >= seers->hi) {
+        ra_interval keys = w->keys, packed = w->queries;
+        if (p->ragged) {
+            ra_packed_query at = ra_ragged_at(p->ragged, packed.lo - p->offset);
+            packed.hi = ra_pattern_packed_end(p, packed.lo, packed.hi);
+            keys = (ra_interval){ra_max(keys.lo, at.first_key), ra_min(keys.hi, at.end_key)};
+        }
+        *seers = ra_branch_seers(p, w->lattice, keys, packed);
+        w->queries.lo = packed.hi;
+    }
+    return seers->lo < seers->hi;
+}
+
 ra_interval ra_pattern_seers_hull(const ra_pattern *p, ra_interval keys, ra_interval queries)
 {
     if (keys.lo >= keys.hi)
@@ -268,6 +300,11 @@ ra_interval ra_pattern_seers_hull(const ra_pattern *p, ra_interval keys, ra_inte
 int ra_pattern_sees(const ra_pattern *pattern, int64_t head, int64_t position, int64_t key)
 {
     int times = 1;
+    if (pattern->ragged) {
+        ra_packed_query at = ra_ragged_at(pattern->ragged, position - pattern->offset);
+        times = key >= at.first_key && key < at.end_key;
+        position = at.position;
+    }
     for (int i = 0; i < pattern->count && times; i++)
         times *= pattern->terms[i].kind->sees(&pattern->terms[i], head, position, key);
     return times;
@@ -320,6 +357,7 @@ void ra_pattern_clear(ra_pattern *pattern)
         free(pattern->terms[i].ends);
         free(pattern->terms[i].dilation);
         ra_blocks_free(pattern->terms[i].blocks);
+        ra_ragged_free(pattern->terms[i].ragged);
     }
     memset(pattern, 0, sizeof *pattern);
 }
@@ -330,7 +368,7 @@ int64_t ra_pattern_bytes(const ra_pattern *pattern)
     for (int i = 0; i < pattern->count; i++) {
         const ra_term *t = &pattern->terms[i];
         bytes += t->count * (int64_t)sizeof *t->ends + (t->dilation ? (int64_t)sizeof *t->dilation : 0);
-        bytes += t->blocks ? ra_blocks_bytes(t->blocks) : 0;
+        bytes += (t->blocks ? ra_blocks_bytes(t->blocks) : 0) + (t->ragged ? ra_ragged_bytes(t->ragged) : 0);
     }
     return bytes;
 }
@@ -339,7 +377,7 @@ int64_t ra_pattern_bytes(const ra_pattern *pattern)
 
 static ra_status unknown_term(const ra_parser *p)
 {
-    char known[512] = "one of ";
+    char known[1024] = "one of ";
     for (int i = 0; i < KINDS; i++) {
         size_t used = strlen(known);
         snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", kinds[i]->usage);
@@ -364,10 +402,29 @@ static ra_status parse_term(ra_parser *p, ra_pattern *pattern)
         return status;
     if ((term->dilation && pattern->dilation) || (term->blocks && pattern->blocks))
         return ra_parse_expected(p, start, "a term of another kind: there can be one dilated and one blocks term");
+    if (term->ragged && pattern->ragged)
+        return ra_parse_expected(p, start, "a term of another kind: there can be one documents:Q/K term");
     pattern->dilation = term->dilation ? term->dilation : pattern->dilation;
     pattern->blocks = term->blocks ? term->blocks : pattern->blocks;
-    pattern->bounded |= term->kind->interval && term->kind != &ra_term_full;
+    pattern->ragged = term->ragged ? term->ragged : pattern->ragged;
+    pattern->bounded |= term->ragged || (term->kind->interval && term->kind != &ra_term_full);
+    if (pattern->ragged && (pattern->dilation || pattern->blocks))
+        return ra_parse_expected(p, start,
+                                 "no dilated or blocks term beside documents:Q/K with Q other than K: lattices and "
+                                 "blocks go by position, and queries of several documents share positions");
     return RA_OK;
+}
+
+/* An array of the caller that no term takes is a mistake. */
+static ra_status check_used(const ra_parser *p, const ra_pattern *pattern, const char *term, const ra_tensor *array)
+{
+    bool used = !array;
+    for (int i = 0; i < pattern->count && !used; i++)
+        used = pattern->terms[i].from_memory && strcmp(pattern->terms[i].kind->name, term) == 0;
+    if (used)
+        return RA_OK;
+    return ra_fail(RA_ERROR_ARGUMENT, "score_arrays: %s is given, but pattern \"%.200s\" has no \"%s\" by itself", term,
+                   p->text, term);
 }
 
 ra_status ra_pattern_parse(const char *text, const ra_pattern_shape *shape, const ra_pattern_files *files,
@@ -377,6 +434,7 @@ ra_status ra_pattern_parse(const char *text, const ra_pattern_shape *shape, cons
     ra_parser p = {"pattern", text, text, &context};
     memset(pattern, 0, sizeof *pattern);
     pattern->kv_len = shape->kv_len;
+    pattern->offset = shape->offset;
     for (;;) {
         if (pattern->count == RA_PATTERN_TERMS)
             return ra_parse_expected(&p, p.at, "no more than 16 terms");
@@ -384,7 +442,7 @@ ra_status ra_pattern_parse(const char *text, const ra_pattern_shape *shape, cons
         if (status)
             return status;
         if (!*p.at)
-            return RA_OK;
+            return check_used(&p, pattern, "documents", shape->documents);
         if (*p.at != '+')
             return ra_parse_expected(&p, p.at, "\"+\" or the end");
         p.at++;

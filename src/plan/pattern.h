@@ -5,7 +5,8 @@
  *
  * Positions inside the library are counted from key 0: key j is at j, and query i at i + plan->offset, which may be
  * before the first key or behind the last. The problem's own position 0 is `origin` positions before key 0; terms that
- * count from there know it.
+ * count from there know it. In documents:Q/K a query's index + offset is its place alone: ra_pattern_position says at
+ * which position it is. Everything here takes places, and what queries see moves forward with these.
  *
  * Three kinds of answers make up a pattern:
  *     intervals   causal, window, chunks, documents: the keys [lo, hi) of a position, the same for all heads
@@ -18,6 +19,7 @@
 #include "base/parser.h"
 #include "plan/blocks.h"
 #include "plan/lattice.h"
+#include "plan/ragged.h"
 
 #include <stdbool.h>
 
@@ -28,8 +30,11 @@ typedef struct ra_interval {
 
 /* How files that a pattern names are read. */
 typedef struct ra_pattern_files {
-    /* Document lengths; *lengths is malloc'ed for the caller, also when a failure is returned. */
-    ra_status (*lengths)(const char *path, int64_t **lengths, int64_t *count);
+    /*
+     * Integers [rows] or [rows, columns], at least one row; of one dimension they have one column. *values is malloc'ed
+     * for the caller, also when a failure is returned.
+     */
+    ra_status (*integers)(const char *path, int64_t **values, int64_t *rows, int64_t *columns);
     /* A mask of blocks, [count][count] or [heads][count][count], as bits: see ra_blocks. The same ownership. */
     ra_status (*mask)(const char *path, int64_t count, int64_t heads, uint64_t **bits, bool *by_head);
 } ra_pattern_files;
@@ -38,6 +43,10 @@ typedef struct ra_pattern_files {
 typedef struct ra_pattern_shape {
     int64_t kv_len, heads;
     int64_t origin; /* positions of the problem before key 0: its key_position */
+    int64_t q_len;
+    int64_t offset;             /* place of query 0, counted from key 0 */
+    bool placed;                /* the problem says so */
+    const ra_tensor *documents; /* the caller's array, or NULL */
 } ra_pattern_shape;
 
 /* What the terms' parsers may need to know: the context of their ra_parser. */
@@ -98,6 +107,8 @@ struct ra_term {
     int64_t count;         /* of ends */
     ra_dilation *dilation; /* dilated; owned */
     ra_blocks *blocks;     /* blocks; owned */
+    ra_ragged *ragged;     /* documents with query lengths of their own; owned */
+    bool from_memory;      /* its numbers are an array of the caller */
 };
 
 enum { RA_PATTERN_TERMS = 16 };
@@ -108,11 +119,13 @@ typedef struct ra_pattern {
     ra_term terms[RA_PATTERN_TERMS];
     const ra_dilation *dilation; /* of the one term that has one, or NULL */
     const ra_blocks *blocks;     /* the same */
+    const ra_ragged *ragged;     /* the same; then places of queries are not their positions */
+    int64_t offset;              /* place of query 0 */
     bool bounded;                /* some term is an interval that may be less than all keys */
 } ra_pattern;
 
 extern const ra_term_kind ra_term_full, ra_term_causal, ra_term_window, ra_term_chunks, ra_term_documents,
-    ra_term_dilated, ra_term_blocks;
+    ra_term_ragged, ra_term_dilated, ra_term_blocks;
 
 /* Parse `text` for a problem. Clear with ra_pattern_clear, also after a failure. */
 ra_status ra_pattern_parse(const char *text, const ra_pattern_shape *shape, const ra_pattern_files *files,
@@ -134,6 +147,24 @@ int ra_pattern_sees(const ra_pattern *pattern, int64_t head, int64_t position, i
 /* Whether the query at `position` sees no key at all. */
 bool ra_pattern_blind(const ra_pattern *pattern, int64_t head, int64_t position);
 
+/* The position of the query at a place, counted from key 0. */
+static inline int64_t ra_pattern_position(const ra_pattern *pattern, int64_t place)
+{
+    return pattern->ragged ? ra_ragged_at(pattern->ragged, place - pattern->offset).position : place;
+}
+
+/*
+ * Where the queries from `first` on, and before `end`, stop to be of one packed sequence. What the queries of one see
+ * together is an interval; of several of them it has gaps.
+ */
+static inline int64_t ra_pattern_packed_end(const ra_pattern *pattern, int64_t first, int64_t end)
+{
+    if (!pattern->ragged)
+        return end;
+    int64_t packed = ra_ragged_at(pattern->ragged, first - pattern->offset).end;
+    return packed < end - pattern->offset ? packed + pattern->offset : end;
+}
+
 /* ---- Intervals --------------------------------------------------------------------------------------------------- */
 
 /*
@@ -144,7 +175,8 @@ ra_interval ra_pattern_interval(const ra_pattern *pattern, int64_t position);
 
 /*
  * The keys that some query at positions first .. first + count - 1 sees, as far as interval terms say. They are an
- * interval, because neighbours' intervals overlap or touch, and both ends of them only move forward.
+ * interval, because neighbours' intervals overlap or touch, and both ends of them only move forward. For queries of
+ * several packed sequences it is the interval from the first key to the last.
  */
 ra_interval ra_pattern_reach(const ra_pattern *pattern, int64_t first, int64_t count);
 
@@ -187,6 +219,20 @@ ra_interval ra_branch_members(const ra_lattice *lattice, int64_t first, int64_t 
  */
 ra_interval ra_branch_seers(const ra_pattern *pattern, const ra_lattice *lattice, ra_interval keys,
                             ra_interval queries);
+
+/*
+ * The same for queries of several packed sequences: runs of those that see some of the keys, in order. Without packed
+ * sequences there is one run at most.
+ */
+typedef struct ra_seers_walk {
+    const ra_pattern *pattern;
+    const ra_lattice *lattice;
+    ra_interval keys, queries; /* still to come */
+} ra_seers_walk;
+
+ra_seers_walk ra_seers_begin(const ra_pattern *pattern, const ra_lattice *lattice, ra_interval keys,
+                             ra_interval queries);
+bool ra_seers_next(ra_seers_walk *walk, ra_interval *seers);
 
 /* Of the positions `queries`, those outside of which none sees a key at positions `keys`, whatever the head. */
 ra_interval ra_pattern_seers_hull(const ra_pattern *pattern, ra_interval keys, ra_interval queries);

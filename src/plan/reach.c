@@ -360,6 +360,17 @@ static bool find_seers_in_rows(finder *f, const ra_share *keys)
     return fits;
 }
 
+/* The members `queries` that see some of the members `keys`. */
+static bool set_seers(finder *f, ra_interval keys, ra_interval queries)
+{
+    const ra_pattern *p = &f->plan->pattern;
+    ra_seers_walk walk = ra_seers_begin(p, &f->lattice, keys, queries);
+    for (ra_interval seers; ra_seers_next(&walk, &seers);)
+        if (!set_members(f, seers.lo, seers.hi))
+            return false;
+    return true;
+}
+
 static bool find_seers_of_head(finder *f, const ra_share *keys)
 {
     const ra_plan *p = f->plan;
@@ -371,9 +382,7 @@ static bool find_seers_of_head(finder *f, const ra_share *keys)
             fits = find_seers_in_rows(f, keys);
         for (int64_t i = 0; i < keys->ranges && fits && !p->pattern.blocks; i++) {
             ra_range range = ra_share_range(keys, i);
-            ra_interval members = ra_branch_members(&f->lattice, range.first, range.end);
-            ra_interval seers = ra_branch_seers(&p->pattern, &f->lattice, members, queries);
-            fits = set_members(f, seers.lo, seers.hi);
+            fits = set_seers(f, ra_branch_members(&f->lattice, range.first, range.end), queries);
         }
     }
     return fits;
@@ -384,7 +393,7 @@ bool ra_reach_find(ra_row_set *set, const ra_plan *p, ra_side side, int64_t plan
 {
     int64_t heads = p->heads / planes, length = side == RA_SIDE_KEYS ? p->kv_len : p->q_len;
     *set = (ra_row_set){0};
-    if (ra_pattern_is_interval(&p->pattern))
+    if (ra_pattern_is_interval(&p->pattern) && !p->pattern.ragged)
         return find_foreign_intervals(set, p, side, from, own);
     bool fits = ra_pages_make(&set->pages, planes, length);
     for (int64_t plane = 0; plane < planes && fits; plane++) {

@@ -28,7 +28,7 @@ static ra_status shorten_pattern(const ra_pattern *longer, int64_t keys, ra_patt
     p->kv_len = keys;
     for (int i = 0; i < p->count; i++) {
         ra_term *term = &p->terms[i];
-        if (term->kind == &ra_term_documents)
+        if (term->kind == &ra_term_documents || term->ragged)
             return refuse("pattern's documents term", longer->kv_len, keys);
         if (!term->blocks)
             continue;

@@ -65,6 +65,19 @@ void ra_tiles_seek(ra_tiles *t, int64_t lo, int64_t hi)
     t->end = hi;
 }
 
+/*
+ * The first key from `from` on that a row of a group sees; INT64_MAX: none. Rows of several packed sequences leave gaps
+ * between their intervals.
+ */
+static int64_t next_of_rows(const ra_tiles *t, int group, int64_t from)
+{
+    const ra_interval *row = t->rows + (int64_t)group * t->lanes;
+    for (int i = 0; i < t->groups[group].rows; i++)
+        if (row[i].lo < row[i].hi && row[i].hi > from)
+            return ra_max(row[i].lo, from);
+    return INT64_MAX;
+}
+
 /* The first key from `from` on that some group may see. */
 static int64_t next_seen(ra_tiles *t, int64_t from)
 {
@@ -73,7 +86,7 @@ static int64_t next_seen(ra_tiles *t, int64_t from)
         from = ra_sieve_next(&t->sieve, from);
     for (int g = 0; g < t->group_count && next > from; g++)
         if (t->groups[g].max_hi > from)
-            next = ra_min(next, ra_max(t->groups[g].min_lo, from));
+            next = ra_min(next, t->pattern->ragged ? next_of_rows(t, g, from) : ra_max(t->groups[g].min_lo, from));
     return next;
 }
 
@@ -142,7 +155,7 @@ bool ra_tiles_part(const ra_tiles *t, int group, const ra_block *block, ra_tile 
 {
     const ra_group_bounds *b = &t->groups[group];
     int64_t lo = ra_max(b->min_lo, block->first + block->skip), hi = ra_min(b->max_hi, block->first + block->rows);
-    if (lo >= hi)
+    if (lo >= hi || (t->pattern->ragged && next_of_rows(t, group, lo) >= hi))
         return false;
     /* What an exclusive branch leaves out is masked, and not looked for: its tiles can be counted without them. */
     if (t->sifted && !t->sieve.earlier)

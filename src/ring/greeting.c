@@ -38,6 +38,8 @@ static uint64_t pattern_hash(const ra_pattern *pattern)
             hash = mix(hash, term->dilation, sizeof *term->dilation);
         if (term->blocks)
             hash = blocks_hash(hash, term->blocks);
+        if (term->ragged) /* query ends follow key ends */
+            hash = mix(hash, term->ragged->key_ends, (size_t)(2 * term->ragged->count) * sizeof(int64_t));
     }
     return hash;
 }
@@ -96,8 +98,9 @@ static void say_pattern(ra_greeting *g, const ra_pattern *pattern)
     for (int i = 0; i < pattern->count; i++) {
         const ra_term *t = &pattern->terms[i];
         size_t at = strlen(terms);
-        if (t->count)
-            snprintf(terms + at, sizeof terms - at, "%s%s of %lld", i ? "+" : "", t->kind->name, (long long)t->count);
+        int64_t count = t->ragged ? t->ragged->count : t->count;
+        if (count)
+            snprintf(terms + at, sizeof terms - at, "%s%s of %lld", i ? "+" : "", t->kind->name, (long long)count);
         else if (t->left || t->right)
             snprintf(terms + at, sizeof terms - at, "%s%s:%lld,%lld", i ? "+" : "", t->kind->name, (long long)t->left,
                      (long long)t->right);

@@ -36,15 +36,34 @@ typedef struct joined_walk {
     const ra_plan *plan;
     const ra_share *queries;
     int64_t range;
+    int64_t next; /* query of that range; INT64_MIN: its first */
 } joined_walk;
+
+/* The next queries of one packed sequence, or all of a range; false when there are none. */
+static bool queries_at(const joined_walk *w, ra_range *queries)
+{
+    const ra_plan *p = w->plan;
+    if (w->range >= w->queries->ranges)
+        return false;
+    *queries = ra_share_range(w->queries, w->range);
+    queries->first = ra_max(queries->first, w->next);
+    queries->end = ra_pattern_packed_end(&p->pattern, queries->first + p->offset, queries->end + p->offset) - p->offset;
+    return true;
+}
+
+static void go_on(joined_walk *w, int64_t end)
+{
+    bool done = end >= ra_share_range(w->queries, w->range).end;
+    w->range += done;
+    w->next = done ? INT64_MIN : end;
+}
 
 static bool next_joined(joined_walk *w, ra_interval *joined)
 {
     const ra_plan *p = w->plan;
     *joined = (ra_interval){0, 0};
-    for (; w->range < w->queries->ranges; w->range++) {
-        ra_range range = ra_share_range(w->queries, w->range);
-        ra_interval seen = ra_pattern_reach(&p->pattern, range.first + p->offset, range.end - range.first);
+    for (ra_range at; queries_at(w, &at); go_on(w, at.end)) {
+        ra_interval seen = ra_pattern_reach(&p->pattern, at.first + p->offset, at.end - at.first);
         if (seen.lo >= seen.hi)
             continue;
         if (joined->lo == joined->hi)
@@ -58,7 +77,7 @@ static bool next_joined(joined_walk *w, ra_interval *joined)
 
 static void mark_intervals(const ra_plan *p, const ra_share *queries, const ra_share *keys, uint64_t *words)
 {
-    joined_walk walk = {p, queries, 0};
+    joined_walk walk = {p, queries, 0, INT64_MIN};
     ra_interval seen;
     while (next_joined(&walk, &seen))
         ra_mark_range(keys, seen.lo, seen.hi, words);
@@ -178,14 +197,17 @@ typedef struct seer_marker {
 static void mark_seers_of(seer_marker *m, int64_t lo, int64_t hi, ra_interval within)
 {
     const ra_lattice *l = &m->lattice;
-    ra_interval seers =
-        ra_branch_seers(&m->plan->pattern, l, ra_branch_members(l, lo, hi), ra_branch_members(l, within.lo, within.hi));
-    seers.lo = ra_max(seers.lo, m->done);
-    if (seers.lo >= seers.hi)
-        return;
-    m->done = seers.hi;
-    mark_members(l, m->queries, ra_lattice_position(l, seers.lo), ra_lattice_position(l, seers.hi - 1) + 1,
-                 m->plan->offset, m->words);
+    const ra_pattern *p = &m->plan->pattern;
+    ra_seers_walk walk = ra_seers_begin(p, l, ra_branch_members(l, lo, hi), ra_branch_members(l, within.lo, within.hi));
+    for (ra_interval seers; ra_seers_next(&walk, &seers);) {
+        seers.lo = ra_max(seers.lo, m->done);
+        if (seers.lo >= seers.hi)
+            continue;
+        if (!p->ragged) /* whose runs have gaps that other keys fill */
+            m->done = seers.hi;
+        mark_members(l, m->queries, ra_lattice_position(l, seers.lo), ra_lattice_position(l, seers.hi - 1) + 1,
+                     m->plan->offset, m->words);
+    }
 }
 
 /* The keys of the share at positions lo <= k < hi. */

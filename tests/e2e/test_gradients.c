@@ -4,6 +4,7 @@
  */
 #include "support/gradients.h"
 #include "support/naive_backward.h"
+#include "support/ragged.h"
 #include "support/unit.h"
 
 #include <float.h>
@@ -167,6 +168,7 @@ static void choose_problem(choices *c, ra_problem *p, char *pattern, size_t size
     p->pattern = pattern;
     choose_pattern(c, p->kv_len, pattern, size);
     choose_positions(c, p);
+    choose_ragged(c, p, pattern, size);
 }
 
 static void random_problems(void **state)

@@ -92,7 +92,7 @@ static void random_lengths(void **state)
     for (uint64_t seed = range.first; seed < range.end; seed++) {
         choices c = {seed};
         ra_problem problem = RA_PROBLEM_INIT, shorter;
-        char pattern[256];
+        char pattern[512];
         int64_t keys;
         sample s;
         choose_problem(&c, &problem, pattern, sizeof pattern, &keys);

@@ -1,5 +1,6 @@
 /* Random problems with every kernel of this machine against the double-precision oracle. */
 #include "compare.h"
+#include "support/ragged.h"
 #include "support/random.h"
 #include "support/sample.h"
 #include "support/unit.h"
@@ -67,6 +68,7 @@ static void choose_problem(choices *c, ra_problem *p, char *pattern, size_t size
     p->pattern = pattern;
     choose_pattern(c, p->kv_len, pattern, size);
     choose_positions(c, p);
+    choose_ragged(c, p, pattern, size);
 }
 
 static void random_problems(void **state)
@@ -76,7 +78,7 @@ static void random_problems(void **state)
     for (uint64_t seed = range.first; seed < range.end; seed++) {
         choices c = {seed};
         ra_problem problem = RA_PROBLEM_INIT;
-        char pattern[256];
+        char pattern[512];
         sample s;
         choose_problem(&c, &problem, pattern, sizeof pattern);
         sample_make_any(&s, &problem, &c);
@@ -106,7 +108,7 @@ static void spans_and_variants_are_reached(void **state)
         ra_problem problem = RA_PROBLEM_INIT;
         ra_plan_info info = RA_PLAN_INFO_INIT;
         ra_plan *plan;
-        char pattern[256];
+        char pattern[512];
         choose_problem(&c, &problem, pattern, sizeof pattern);
         assert_int_equal(ra_plan_create(&problem, NULL, &plan), RA_OK);
         assert_int_equal(ra_plan_describe(plan, &info), RA_OK);

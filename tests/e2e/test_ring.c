@@ -1,5 +1,6 @@
 /* Rings of every kind inside one process against the oracle, and what they say they did. */
 #include "compare.h"
+#include "support/ragged.h"
 #include "support/ring.h"
 #include "support/unit.h"
 
@@ -139,6 +140,7 @@ static void choose_problem(choices *c, ra_problem *p, char *pattern, size_t size
     p->pattern = pattern;
     choose_pattern(c, p->kv_len, pattern, size);
     choose_positions(c, p);
+    choose_ragged(c, p, pattern, size);
 }
 
 static void random_problems(void **state)
@@ -148,7 +150,7 @@ static void random_problems(void **state)
     for (uint64_t seed = range.first; seed < range.end; seed++) {
         choices choice = {seed};
         ra_problem problem = RA_PROBLEM_INIT;
-        char pattern[256];
+        char pattern[512];
         sample s;
         choose_problem(&choice, &problem, pattern, sizeof pattern);
         sample_make_any(&s, &problem, &choice);

@@ -1,5 +1,6 @@
 /* Gradients over ranks of every kind inside one process, against the oracle and against a run in one piece. */
 #include "support/faulty.h"
+#include "support/ragged.h"
 #include "support/ring.h"
 #include "support/unit.h"
 
@@ -186,7 +187,7 @@ static void random_problems_against_the_oracle(void **state)
     for (uint64_t seed = range.first; seed < range.end; seed++) {
         choices choice = {seed};
         ra_problem problem = RA_PROBLEM_INIT;
-        char pattern[256];
+        char pattern[512];
         scene c;
         problem.batch = choose(&choice, 1, 2);
         problem.q_len = choose(&choice, 1, 300);
@@ -198,6 +199,7 @@ static void random_problems_against_the_oracle(void **state)
         problem.pattern = pattern;
         choose_pattern(&choice, problem.kv_len, pattern, sizeof pattern);
         choose_positions(&choice, &problem);
+        choose_ragged(&choice, &problem, pattern, sizeof pattern);
         scene_make(&c, &problem, RA_F32);
         for (int i = 0; i < 3; i++) {
             ring_case r = ring_case_make((enum way)choose(&choice, 0, WAYS - 1), (int)choose(&choice, 1, 8),

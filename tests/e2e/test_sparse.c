@@ -1,6 +1,7 @@
 /* Dilated and block-sparse attention in one piece: against the oracle, against each other, and what they must not do.
  */
 #include "compare.h"
+#include "support/ragged.h"
 #include "support/random.h"
 #include "support/sample.h"
 #include "support/unit.h"
@@ -67,6 +68,7 @@ static void choose_problem(choices *c, ra_problem *p, char *pattern, size_t size
     p->pattern = pattern;
     choose_sparse(c, p->kv_len, pattern, size);
     choose_positions(c, p);
+    choose_ragged(c, p, pattern, size);
 }
 
 /* Every kernel and tile order, any dtypes and strides. */
@@ -77,7 +79,7 @@ static void random_problems(void **state)
     for (uint64_t seed = range.first; seed < range.end; seed++) {
         choices c = {seed};
         ra_problem problem = RA_PROBLEM_INIT;
-        char pattern[256];
+        char pattern[512];
         sample s;
         choose_problem(&c, &problem, pattern, sizeof pattern);
         sample_make_any(&s, &problem, &c);
@@ -395,7 +397,7 @@ static void statistics_count_the_pairs_of_the_mask(void **state)
     seed_range range = seeds(60);
     for (uint64_t seed = range.first; seed < range.end; seed++) {
         choices c = {seed};
-        char pattern[256];
+        char pattern[512];
         int64_t kv_len = choose(&c, 1, 200), kv_heads = choose(&c, 1, 2);
         choose_sparse(&c, kv_len, pattern, sizeof pattern);
         sample s;

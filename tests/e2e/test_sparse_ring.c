@@ -1,5 +1,6 @@
 /* Dilated and block-sparse attention over ranks: against the oracle, what travels, and what must not be seen. */
 #include "compare.h"
+#include "support/ragged.h"
 #include "support/ring.h"
 #include "support/unit.h"
 
@@ -40,6 +41,7 @@ static void choose_problem(choices *c, ra_problem *p, char *pattern, size_t size
     p->pattern = pattern;
     choose_sparse(c, p->kv_len, pattern, size);
     choose_positions(c, p);
+    choose_ragged(c, p, pattern, size);
 }
 
 /* Any strategy, order, transport and number of ranks, more than there are blocks among them. */
@@ -50,7 +52,7 @@ static void random_rings(void **state)
     for (uint64_t seed = range.first; seed < range.end; seed++) {
         choices choice = {seed};
         ra_problem problem = RA_PROBLEM_INIT;
-        char pattern[256];
+        char pattern[512];
         sample s;
         choose_problem(&choice, &problem, pattern, sizeof pattern);
         sample_make_any(&s, &problem, &choice);

@@ -9,21 +9,23 @@ enum { KEYS = 100, HEADS = 3, ORIGIN = 3, FIRST_POSITION = -5, END_POSITION = KE
 enum { ROWS = END_POSITION - FIRST_POSITION, LANES = 8 };
 enum { GROUPS = (ROWS + LANES - 1) / LANES };
 
-/* Stands in for files: paths that begin with "no" cannot be read. */
+/* Stands in for files: paths that begin with "no" cannot be read; those that begin with "pairs" have two columns. */
 static ra_status refuse(const char *path)
 {
     return strncmp(path, "no", 2) == 0 ? ra_fail(RA_ERROR_FILE, "%.40s: cannot be read", path) : RA_OK;
 }
 
-static ra_status load_lengths(const char *path, int64_t **lengths, int64_t *count)
+static ra_status load_integers(const char *path, int64_t **lengths, int64_t *count, int64_t *columns)
 {
-    static const int64_t LENGTHS[] = {10, 20, 70};
+    static const int64_t LENGTHS[] = {10, 20, 70}, PAIRS[] = {10, 20, ROWS - 10, KEYS - 20};
     if (refuse(path))
         return RA_ERROR_FILE;
-    *lengths = malloc(sizeof LENGTHS);
+    bool pairs = strncmp(path, "pairs", 5) == 0;
+    *lengths = malloc(sizeof PAIRS);
     MUST(*lengths);
-    memcpy(*lengths, LENGTHS, sizeof LENGTHS);
-    *count = sizeof LENGTHS / sizeof *LENGTHS;
+    memcpy(*lengths, pairs ? PAIRS : LENGTHS, pairs ? sizeof PAIRS : sizeof LENGTHS);
+    *count = pairs ? 2 : 3;
+    *columns = pairs ? 2 : 1;
     return RA_OK;
 }
 
@@ -121,14 +123,16 @@ static void check_tiles(const ra_pattern *pattern)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static const ra_pattern_files files = {load_lengths, load_mask};
+    static const ra_pattern_files files = {load_integers, load_mask};
     char *text = malloc(size + 1);
     MUST(text);
     memcpy(text, data, size);
     text[size] = 0;
 
     ra_pattern pattern;
-    if (ra_pattern_parse(text, &(ra_pattern_shape){.kv_len = KEYS, .heads = HEADS, .origin = ORIGIN}, &files, &pattern))
+    const ra_pattern_shape shape = {
+        .kv_len = KEYS, .heads = HEADS, .origin = ORIGIN, .q_len = ROWS, .offset = FIRST_POSITION};
+    if (ra_pattern_parse(text, &shape, &files, &pattern))
         MUST(*ra_last_message());
     else {
         if (ra_pattern_is_interval(&pattern))

@@ -4,6 +4,7 @@
  */
 #include "compare.h"
 #include "exec/exec.h"
+#include "support/ragged.h"
 #include "support/sample.h"
 #include "support/unit.h"
 #include "tables.h"
@@ -54,6 +55,7 @@ static void random_problems(void **state)
         choose_problem(&c, &problem);
         choose_pattern(&c, problem.kv_len, pattern, sizeof pattern);
         choose_positions(&c, &problem);
+        choose_ragged(&c, &problem, pattern, sizeof pattern);
         problem.pattern = pattern;
         sample_make_any(&s, &problem, &c);
         oracle_rows expected = sample_oracle(&s, ORACLE_ROWS, &c);

@@ -16,6 +16,7 @@ static void read_numbers(naive_term *t, char *text)
     for (char *one = strtok_r(text, ",", &rest); one; one = strtok_r(NULL, ",", &rest)) {
         REQUIRE(t->count < NAIVE_NUMBERS, "too many numbers: %s", text);
         char *slash = strchr(one, '/');
+        t->slashed |= slash != NULL;
         t->rate[t->count] = slash ? atoll(slash + 1) : 1;
         t->number[t->count++] = atoll(one);
     }
@@ -85,6 +86,8 @@ static bool in_window(const naive_term *t, int64_t position, int64_t key)
 static bool in_one_document(const naive_term *t, int64_t position, int64_t key)
 {
     int64_t first = 0;
+    if (t->slashed) /* naive_query_sees has looked */
+        return true;
     for (int i = 0; i < t->count; first += t->number[i++])
         if (position >= first && position < first + t->number[i])
             return key >= first && key < first + t->number[i];
@@ -170,4 +173,30 @@ int naive_sees(const naive_pattern *p, int64_t head, int64_t position, int64_t k
             REQUIRE(strcmp(t->name, "full") == 0, "no such term: %s", t->name);
     }
     return times;
+}
+
+/* The query's document: its first key and the key behind its last; returns the query's position. */
+static int64_t place_in_document(const naive_term *t, int64_t query, int64_t *first, int64_t *end)
+{
+    int64_t queries = 0, keys = 0;
+    for (int i = 0; i < t->count; i++) {
+        queries += t->number[i];
+        keys += t->rate[i];
+        if (query < queries) {
+            *first = keys - t->rate[i];
+            *end = keys;
+            return keys - (queries - query);
+        }
+    }
+    REQUIRE(false, "query %lld is in no document", (long long)query);
+    return 0;
+}
+
+int naive_query_sees(const naive_pattern *p, int64_t q_len, int64_t head, int64_t query, int64_t key)
+{
+    int64_t position = query + p->kv_len - q_len, first = 0, end = p->kv_len;
+    for (int i = 0; i < p->count; i++)
+        if (p->terms[i].slashed && strcmp(p->terms[i].name, "documents") == 0)
+            position = place_in_document(&p->terms[i], query, &first, &end);
+    return key >= first && key < end ? naive_sees(p, head, position, key) : 0;
 }

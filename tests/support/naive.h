@@ -15,6 +15,7 @@ typedef struct naive_term {
     int count; /* of numbers: lengths of documents, sides of a window, segments of branches, the size of blocks */
     int64_t number[NAIVE_NUMBERS], rate[NAIVE_NUMBERS];
     int64_t local, global, stride, prefix;
+    bool slashed; /* numbers are Q/K: query lengths, and key lengths in `rate` */
 } naive_term;
 
 typedef struct naive_pattern {
@@ -34,6 +35,9 @@ bool naive_read_dilated(const char *text, int64_t kv_len, int64_t heads, naive_p
 
 /* How often a head's query at a position, counted from key 0, sees a key. */
 int naive_sees(const naive_pattern *pattern, int64_t head, int64_t position, int64_t key);
+
+/* The same for a query by its index, of q_len: documents:Q/K have it at the end of its document's keys. */
+int naive_query_sees(const naive_pattern *pattern, int64_t q_len, int64_t head, int64_t query, int64_t key);
 
 /* Whether one branch of a dilated term has both, by their positions; a branch that is not the head's has nothing. */
 bool naive_in_branch(const naive_term *dilated, int64_t heads, int branch, int64_t head, int64_t position, int64_t key);

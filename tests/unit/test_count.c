@@ -2,6 +2,7 @@
  */
 #include "plan/plan.h"
 #include "shares.h"
+#include "support/ragged.h"
 #include "support/sample.h"
 #include "support/unit.h"
 
@@ -202,8 +203,37 @@ static void counts_of_dilated_shares(void **state)
     }
 }
 
+/* Packed sequences leave gaps between what neighbours see. */
+static void counts_of_packed_shares(void **state)
+{
+    (void)state;
+    static const char *const terms[] = {"full+", "causal+", "window:90,9+", "window:5,0+causal+", "chunks:100+"};
+    for (seed_range s = seeds(400); s.first < s.end; s.first++) {
+        choices c = {s.first};
+        char text[512], what[800];
+        ra_problem problem = RA_PROBLEM_INIT;
+        ra_plan *plan = NULL;
+        ra_partition queries;
+        int ranks = (int)choose(&c, 1, 3);
+        problem.heads = choose(&c, 1, 2), problem.head_dim = 8;
+        problem.q_len = choose(&c, 1, chance(&c, 3) ? 9 : 3000), problem.kv_len = choose(&c, 1, 3000);
+        snprintf(text, sizeof text, "%s", terms[choose(&c, 0, 4)]);
+        append_packed(&c, problem.q_len, problem.kv_len, text, sizeof text);
+        problem.pattern = text;
+        snprintf(what, sizeof what, "seed %llu, %lld queries, %lld keys, \"%s\"", (unsigned long long)s.first,
+                 (long long)problem.q_len, (long long)problem.kv_len, text);
+        REQUIRE(!ra_plan_create(&problem, NULL, &plan), "%s: %s", what, ra_last_message());
+        choose_partition(&c, problem.q_len, ranks, &queries);
+        for (int rank = 0; rank < ranks; rank++)
+            require_walked(plan, &queries, rank, what);
+        ra_partition_clear(&queries);
+        ra_plan_free(plan);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(counts_of_shares), cmocka_unit_test(counts_of_dilated_shares)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(counts_of_shares), cmocka_unit_test(counts_of_dilated_shares),
+                                       cmocka_unit_test(counts_of_packed_shares)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -30,7 +30,7 @@ static void check_all_pairs(const char *text, const naive_pattern *naive, int64_
         int64_t head = row / q_len, query = row % q_len;
         assert_int_equal(ra_plan_visible(plan, head, query, 0, naive->kv_len, counts), RA_OK);
         for (int64_t key = 0; key < naive->kv_len; key++) {
-            int expected = naive_sees(naive, head, query + naive->kv_len - q_len, key);
+            int expected = naive_query_sees(naive, q_len, head, query, key);
             REQUIRE(counts[key] == expected,
                     "%s, %lld:%lld, head %lld of %lld: query %lld sees key %lld %d times, not %d", text,
                     (long long)q_len, (long long)naive->kv_len, (long long)head, (long long)naive->heads,
@@ -95,6 +95,29 @@ static void dilated_blocks_against_the_definition(void **state)
             const int64_t *shape = shapes[(term + blocks) % 5];
             naive_pattern naive = naive_read(text, shape[1], shape[2]);
             check_all_pairs(text, &naive, shape[0]);
+        }
+}
+
+/* Packed sequences: queries at the end of their keys, none of either, more queries than keys. */
+static void packed_sequences_against_the_definition(void **state)
+{
+    (void)state;
+    static const char *const packed[] = {"documents:2/9,0/3,5/5,1/20,4/0,3/2", /* 15 and 39 */
+                                         "documents:15/39", "documents:7/1,8/38", "documents:0/20,15/19",
+                                         "documents:0/0,1/13,1/13,1/13,12/0,0/0"};
+    static const char *const with[] = {"",
+                                       "causal+",
+                                       "window:3,1+",
+                                       "chunks:7+",
+                                       "causal:prefix=12+",
+                                       "documents:11,28+",
+                                       "causal+window:4,0+chunks:16+"};
+    for (int i = 0; i < 5; i++)
+        for (int j = 0; j < 7; j++) {
+            char text[256];
+            snprintf(text, sizeof text, "%s%s", with[j], packed[i]);
+            naive_pattern naive = naive_read(text, 39, 2);
+            check_all_pairs(text, &naive, 15);
         }
 }
 
@@ -226,9 +249,13 @@ static int tear_down(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(plans_against_the_definition),         cmocka_unit_test(dilated_blocks_against_the_definition),
-        cmocka_unit_test(masks_keep_the_blocks_that_they_have), cmocka_unit_test(other_files_are_refused),
-        cmocka_unit_test(vectors_and_scalars_are_refused),      cmocka_unit_test(a_file_that_is_not_there),
+        cmocka_unit_test(plans_against_the_definition),
+        cmocka_unit_test(dilated_blocks_against_the_definition),
+        cmocka_unit_test(packed_sequences_against_the_definition),
+        cmocka_unit_test(masks_keep_the_blocks_that_they_have),
+        cmocka_unit_test(other_files_are_refused),
+        cmocka_unit_test(vectors_and_scalars_are_refused),
+        cmocka_unit_test(a_file_that_is_not_there),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

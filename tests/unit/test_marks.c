@@ -1,6 +1,7 @@
 /* Marks on rows against one flag for each position. */
 #include "ring/marks.h"
 #include "shares.h"
+#include "support/ragged.h"
 #include "support/sample.h"
 #include "support/unit.h"
 
@@ -12,7 +13,7 @@ enum { MOST_LENGTH = 700, MOST_RANKS = 9, MOST_SETS = 4, MOST_WORDS = MOST_LENGT
 /* Some queries and some keys of a problem. */
 typedef struct scene {
     uint64_t seed; /* for messages */
-    char pattern[256];
+    char pattern[512];
     ra_plan *plan;
     ra_partition q_partition, kv_partition;
     ra_share queries, keys;
@@ -46,6 +47,7 @@ static void scene_make(scene *s, choices *c, uint64_t seed)
     options.threads = 1;
     choose_pattern(c, problem.kv_len, s->pattern, sizeof s->pattern);
     choose_positions(c, &problem);
+    choose_ragged(c, &problem, s->pattern, sizeof s->pattern);
     REQUIRE(!ra_plan_create(&problem, &options, &s->plan), "seed %llu: %s", (unsigned long long)seed,
             ra_last_message());
     choose_partition(c, problem.q_len, (int)choose(c, 1, MOST_RANKS), &s->q_partition);

@@ -1,6 +1,7 @@
 /* Patterns: what texts mean, which are refused at which character, and intervals against the definition. */
 #include "plan/pattern.h"
 #include "support/naive.h"
+#include "support/ragged.h"
 #include "support/random.h"
 #include "support/sample.h"
 #include "support/unit.h"
@@ -10,15 +11,16 @@
 #include <string.h>
 
 /* Stands in for files. */
-static ra_status load_lengths(const char *path, int64_t **lengths, int64_t *count)
+static ra_status load_integers(const char *path, int64_t **lengths, int64_t *count, int64_t *columns)
 {
-    static const int64_t LENGTHS[] = {3, 5, 2};
-    if (strcmp(path, "lengths.npy") != 0)
+    static const int64_t LENGTHS[] = {3, 5, 2, 5};
+    *columns = strcmp(path, "pairs.npy") == 0 ? 2 : strcmp(path, "wide.npy") == 0 ? 3 : 1;
+    if (*columns == 1 && strcmp(path, "lengths.npy") != 0)
         return ra_fail(RA_ERROR_FILE, "%s: no such file", path);
     *lengths = malloc(sizeof LENGTHS);
     assert_non_null(*lengths);
     memcpy(*lengths, LENGTHS, sizeof LENGTHS);
-    *count = sizeof LENGTHS / sizeof *LENGTHS;
+    *count = *columns == 1 ? 3 : 4 / *columns; /* 3, 5, 2; or 3/5, 2/5 */
     return RA_OK;
 }
 
@@ -40,7 +42,7 @@ static ra_status load_mask(const char *path, int64_t count, int64_t heads, uint6
     return RA_OK;
 }
 
-static const ra_pattern_files files = {load_lengths, load_mask};
+static const ra_pattern_files files = {load_integers, load_mask};
 
 /* ---- Meaning, against a definition written out here ------------------------------------------------------------- */
 
@@ -230,11 +232,16 @@ static void random_combinations(void **state)
     seed_range range = seeds(2000);
     for (uint64_t seed = range.first; seed < range.end; seed++) {
         choices c = {seed};
-        char text[256], named[320];
+        char text[512], named[600];
         int64_t kv_len = choose(&c, 1, 150);
         ra_pattern pattern;
         ra_pattern_shape shape = {.kv_len = kv_len, .heads = 1, .origin = chance(&c, 2) ? choose(&c, 0, 300) : 0};
+        shape.offset = -20, shape.q_len = kv_len + 60;
         choose_intervals(&c, kv_len, text, sizeof text);
+        if (chance(&c, 3)) {
+            strcat(text, "+");
+            append_packed(&c, shape.q_len, kv_len, text, sizeof text);
+        }
         snprintf(named, sizeof named, "seed %llu: %s", (unsigned long long)seed, text);
         REQUIRE(!ra_pattern_parse(text, &shape, &files, &pattern), "%s: %s", named, ra_last_message());
         ra_interval before = {0, 0};
@@ -245,6 +252,65 @@ static void random_combinations(void **state)
                     (long long)position);
             before = seen;
         }
+        ra_pattern_clear(&pattern);
+    }
+}
+
+/* What query `query` of 6 sees of 10 keys. */
+static void packed_sees(const char *text, int64_t query, const char *expected)
+{
+    ra_pattern pattern;
+    const ra_pattern_shape shape = {.kv_len = KEYS, .heads = 1, .q_len = 6, .offset = 4};
+    char row[KEYS + 1] = "..........";
+    REQUIRE(!ra_pattern_parse(text, &shape, &files, &pattern), "%s: %s", text, ra_last_message());
+    for (int key = 0; key < KEYS; key++)
+        row[key] = ra_pattern_sees(&pattern, 0, query + 4, key) ? '#' : '.';
+    ra_pattern_clear(&pattern);
+    REQUIRE(strcmp(row, expected) == 0, "%s, query %lld: %s, expected %s", text, (long long)query, row, expected);
+}
+
+static void packed_sequences_mean_what_they_say(void **state)
+{
+    (void)state;
+    packed_sees("documents:2/4,4/6", 0, "####......");
+    packed_sees("documents:2/4,4/6", 2, "....######");
+    packed_sees("documents:2/4,4/6+causal", 0, "###.......");
+    packed_sees("documents:2/4,4/6+causal", 1, "####......");
+    packed_sees("documents:2/4,4/6+causal", 2, "....###...");
+    packed_sees("causal+documents:4/2,2/8", 0, "..........");
+    packed_sees("causal+documents:4/2,2/8", 2, "#.........");
+    packed_sees("causal+documents:4/2,2/8", 4, "..#######.");
+    packed_sees("window:1,0+documents:3/3,0/3,3/4", 2, ".##.......");
+    packed_sees("window:1,0+documents:3/3,0/3,3/4", 3, "......##..");
+    packed_sees("documents:6/0,0/10", 5, "..........");
+    packed_sees("documents:0/3,6/7", 0, "...#######");
+    packed_sees("chunks:4+documents:2/5,4/5", 2, ".....###..");
+}
+
+static void packed_sequences_that_are_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *message;
+        bool placed;
+    } bad[] = {{"documents:2/4,4/7", "the keys of the 2 documents add up to 11, but there are 10", false},
+               {"documents:2/4,5/6", "the queries of the 2 documents add up to 7, but there are 6", false},
+               {"documents:2/4,4", "expected \"/\" and the document's number of keys, found the end", false},
+               {"documents:2/4,4/", "expected a number of keys, >= 0, found the end", false},
+               {"documents:6/10/2", "expected \"+\" or the end, found \"/2\"", false},
+               {"documents:6,4/0", "expected \"+\" or the end, found \"/0\"", false},
+               {"documents:2/4,4/9223372036854775807", "the documents add up to 2^63 or more", false},
+               {"causal+documents:2/4,4/6", "character 8: query position 4 beside documents:Q/K", true},
+               {"documents:2/4,4/6+documents:6/10", "there can be one documents:Q/K term", false},
+               {"dilated:4/2+documents:2/4,4/6", "no dilated or blocks term beside documents:Q/K", false},
+               {"documents:2/4,4/6+blocks:4", "no dilated or blocks term beside documents:Q/K", false},
+               {"documents:@wide.npy", "character 11: wide.npy: int64 [1, 3]: documents must be [n] or [n, 2]", false},
+               {"documents", "or an array of them, found the end", false}};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        ra_pattern pattern;
+        const ra_pattern_shape shape = {.kv_len = KEYS, .heads = 1, .q_len = 6, .offset = 4, .placed = bad[i].placed};
+        REQUIRE(ra_pattern_parse(bad[i].text, &shape, &files, &pattern) && strstr(ra_last_message(), bad[i].message),
+                "%s: %s", bad[i].text, ra_last_message());
         ra_pattern_clear(&pattern);
     }
 }
@@ -484,7 +550,8 @@ static void windows_may_be_huge(void **state)
 /* ---- Refusals ---------------------------------------------------------------------------------------------------- */
 
 #define TERMS                                                                                                          \
-    "one of full, causal[:prefix=N], window:LEFT,RIGHT, chunks:SIZE, documents:LEN,LEN,... or documents:@FILE.npy, "   \
+    "one of full, causal[:prefix=N], window:LEFT,RIGHT, chunks:SIZE, documents:LEN,LEN,... or "                        \
+    "documents:Q/K,Q/K,... or documents:@FILE.npy, "                                                                   \
     "dilated:W/R,W/R,...[:mode=paper|union|grouped|torchscale], "                                                      \
     "blocks:SIZE[:local=N][:global=N][:stride=N][:random=N][:seed=S][:density=F][:mask=@FILE.npy]"
 #define SEGMENT "expected a segment length, >= 1, found "
@@ -528,7 +595,7 @@ static const struct refusal {
     {"window:1x", 9, "expected \"+\" or the end, found \"x\""},
     {"window:9223372036854775808", 8, "expected a number below 2^63, found \"9223372036854775808\""},
     {"causal+window:1,99999999999999999999", 17, "expected a number below 2^63, found \"99999999999999999999\""},
-    {"documents", 10, "expected \":LEN,LEN,...\" or \":@FILE.npy\" after \"documents\", found the end"},
+    {"documents", 10, "after \"documents\", or an array of them, found the end"},
     {"documents:", 11, "expected a document length, >= 1, found the end"},
     {"documents:3,", 13, "expected a document length, >= 1, found the end"},
     {"documents:3,,7", 13, "expected a document length, >= 1, found \",7\""},
@@ -631,7 +698,8 @@ static void a_file_that_fails_is_its_loaders_matter(void **state)
     assert_int_equal(ra_pattern_parse("causal+documents:@none.npy+full",
                                       &(ra_pattern_shape){.kv_len = KEYS, .heads = 1}, &files, &pattern),
                      RA_ERROR_FILE);
-    assert_string_equal(ra_last_message(), "none.npy: no such file");
+    assert_string_equal(ra_last_message(),
+                        "pattern \"causal+documents:@none.npy+full\", character 18: none.npy: no such file");
     ra_pattern_clear(&pattern);
     assert_int_equal(ra_pattern_parse("causal+blocks:4:mask=@none.npy+full",
                                       &(ra_pattern_shape){.kv_len = KEYS, .heads = 1}, &files, &pattern),
@@ -654,6 +722,8 @@ int main(void)
         cmocka_unit_test(dilated_texts_mean_what_they_say),
         cmocka_unit_test(dilated_terms_are_cut_by_others),
         cmocka_unit_test(blocks_texts_mean_what_they_say),
+        cmocka_unit_test(packed_sequences_mean_what_they_say),
+        cmocka_unit_test(packed_sequences_that_are_refused),
         cmocka_unit_test(windows_exhaustively),
         cmocka_unit_test(documents_exhaustively),
         cmocka_unit_test(random_combinations),

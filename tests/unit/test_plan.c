@@ -1,6 +1,7 @@
 /* Plans: counts against brute force, memory, and what may depend on the number of threads. */
 #include "plan/plan.h"
 #include "support/naive.h"
+#include "support/ragged.h"
 #include "support/random.h"
 #include "support/sample.h"
 #include "support/unit.h"
@@ -29,6 +30,8 @@ typedef struct asked {
 /* What terms that are no branches say, each by its definition. */
 static bool others_let(const asked *a, int64_t position, int64_t key)
 {
+    if (!a->dilated)
+        return ra_pattern_sees(&a->plan->pattern, a->head, position, key);
     for (int i = 0; i < a->plan->pattern.count; i++) {
         const ra_term *term = &a->plan->pattern.terms[i];
         if (term->kind != &ra_term_dilated && !term->kind->sees(term, a->head, position, key))
@@ -103,6 +106,7 @@ static void count_group(const asked *a, const int64_t *positions, int64_t rows, 
     bool by_block = a->plan->pattern.blocks && !exclusive(a);
     const ra_grouping *grouping = &a->plan->all.grouping;
     int64_t from = key_count, to = 0, lanes = rows <= grouping->narrow ? grouping->narrow : grouping->lanes;
+    int64_t unseen = 0, skipped = 0; /* blocks without a key that is seen, and such between others */
     for (int64_t block = 0; block < key_count; block += RA_KEY_BLOCK) {
         int64_t first = key_count, last = -1;
         for (int64_t i = block; i < least(block + RA_KEY_BLOCK, key_count); i++) {
@@ -114,8 +118,11 @@ static void count_group(const asked *a, const int64_t *positions, int64_t rows, 
             first = some ? least(first, i) : first;
             last = some ? i : last;
         }
+        unseen += last < 0 && from < key_count;
         if (last < 0)
             continue;
+        skipped += unseen;
+        unseen = 0;
         from = least(from, first);
         to = last + 1;
         sum->tiles += by_block;
@@ -124,6 +131,10 @@ static void count_group(const asked *a, const int64_t *positions, int64_t rows, 
     }
     if (by_block || from >= to)
         return;
+    if (a->plan->pattern.ragged) {
+        sum->tiles -= (double)skipped;
+        sum->worked -= (double)(skipped * RA_KEY_BLOCK * lanes);
+    }
     sum->tiles += (double)((to - 1) / RA_KEY_BLOCK - from / RA_KEY_BLOCK + 1);
     sum->worked += (double)(((to - 1) / RA_KEY_UNIT - from / RA_KEY_UNIT + 1) * RA_KEY_UNIT * lanes);
 }
@@ -185,7 +196,7 @@ static void counts_are_those_of_brute_force(void **state)
     seed_range range = seeds(600);
     for (uint64_t seed = range.first; seed < range.end; seed++) {
         choices c = {seed};
-        char text[256];
+        char text[512];
         ra_problem problem = RA_PROBLEM_INIT;
         ra_options options = RA_OPTIONS_INIT;
         ra_plan *plan;
@@ -202,6 +213,7 @@ static void counts_are_those_of_brute_force(void **state)
         options.tiles = (ra_tile_order)choose(&c, 0, 2);
         choose_pattern(&c, problem.kv_len, text, sizeof text);
         choose_positions(&c, &problem);
+        choose_ragged(&c, &problem, text, sizeof text);
         REQUIRE(!ra_plan_create(&problem, &options, &plan), "seed %llu: %s", (unsigned long long)seed,
                 ra_last_message());
 

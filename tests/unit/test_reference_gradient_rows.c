@@ -3,6 +3,7 @@
  * log-sum-exp, and against the oracle over tensors, which has an output of its own.
  */
 #include "support/placed.h"
+#include "support/ragged.h"
 #include "support/sample.h"
 #include "support/unit.h"
 
@@ -229,6 +230,7 @@ static void rows_are_by_definition(void **state)
         of.scale = chance(&c, 3) ? scales[choose(&c, 0, 2)] : RA_SCALE_DEFAULT;
         choose_pattern(&c, of.kv_len, pattern, sizeof pattern);
         choose_positions(&c, &of);
+        choose_ragged(&c, &of, pattern, sizeof pattern);
         of.pattern = pattern;
         problem_make_any(&p, &of, &c);
         problem_start(&p);

@@ -1,4 +1,5 @@
 /* The oracle over storages says what the oracle over tensors says. */
+#include "support/ragged.h"
 #include "support/sample.h"
 #include "support/unit.h"
 
@@ -67,6 +68,7 @@ static void rows_are_the_oracles(void **state)
         problem.head_dim = choose(&c, 1, 40), problem.value_dim = choose(&c, 1, 40);
         choose_pattern(&c, problem.kv_len, pattern, sizeof pattern);
         choose_positions(&c, &problem);
+        choose_ragged(&c, &problem, pattern, sizeof pattern);
         problem.pattern = pattern;
         sample_make_any(&s, &problem, &c);
         compare(&s, &c);

@@ -2,6 +2,7 @@
 #include "plan/traffic.h"
 #include "ring/marks.h"
 #include "shares.h"
+#include "support/ragged.h"
 #include "support/sample.h"
 #include "support/unit.h"
 
@@ -13,7 +14,7 @@ enum { MOST_LENGTH = 400, MOST_RANKS = 7, MOST_PLANES = 3 };
 /* A problem over some ranks. */
 typedef struct scene {
     uint64_t seed; /* for messages */
-    char pattern[256];
+    char pattern[512];
     ra_plan *plan;
     int ranks;
     int64_t planes;
@@ -59,6 +60,7 @@ static void scene_make(scene *s, choices *c, uint64_t seed)
     options.threads = 1;
     choose_pattern(c, problem.kv_len, s->pattern, sizeof s->pattern);
     choose_positions(c, &problem);
+    choose_ragged(c, &problem, s->pattern, sizeof s->pattern);
     REQUIRE(!ra_plan_create(&problem, &options, &s->plan), "seed %llu: %s", (unsigned long long)seed,
             ra_last_message());
     s->ranks = (int)choose(c, 1, MOST_RANKS);

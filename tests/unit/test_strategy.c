@@ -6,6 +6,7 @@
 #include "ring/planning.h"
 #include "ring/rank_bytes.h"
 #include "shares.h"
+#include "support/ragged.h"
 #include "support/sample.h"
 #include "support/unit.h"
 
@@ -613,7 +614,7 @@ static void random_rings(void **state)
         ra_problem problem = RA_PROBLEM_INIT;
         ra_ring_options options = RA_RING_OPTIONS_INIT;
         ra_piece q_pieces[30], kv_pieces[30];
-        char pattern[256];
+        char pattern[512];
         problem.batch = choose(&c, 1, 2);
         problem.q_len = choose(&c, 1, chance(&c, 3) ? 20 : 600);
         problem.kv_len = chance(&c, 2) ? problem.q_len : choose(&c, 1, 900);
@@ -623,6 +624,7 @@ static void random_rings(void **state)
         problem.pattern = pattern;
         choose_pattern(&c, problem.kv_len, pattern, sizeof pattern);
         choose_positions(&c, &problem);
+        choose_ragged(&c, &problem, pattern, sizeof pattern);
         options.ranks = (int)choose(&c, 1, chance(&c, 5) ? 20 : 7);
         options.strategy = (ra_strategy)choose(&c, 0, 2);
         options.order = (ra_order)choose(&c, 0, 2);

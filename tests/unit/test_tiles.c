@@ -1,5 +1,6 @@
 /* The walk over tiles: every visible pair is in a tile of each branch that has it, no mask lets another through. */
 #include "plan/tiles.h"
+#include "support/ragged.h"
 #include "support/random.h"
 #include "support/sample.h"
 #include "support/unit.h"
@@ -11,7 +12,7 @@ enum { MOST_ROWS = 200, MOST_LANES = 64, MOST_KEYS = 300, MOST_HEADS = 3, MOST_B
 
 typedef struct walk {
     uint64_t seed; /* for messages */
-    char text[256];
+    char text[512];
     ra_pattern pattern;
     int64_t kv_len, heads, first_position;
     int rows, lanes;
@@ -136,9 +137,12 @@ static void every_visible_pair_as_often_as_it_is_seen(void **state)
         w->lanes = LANES[choose(&c, 0, 3)];
         w->first_position = choose(&c, -MOST_ROWS, w->kv_len - w->rows);
         choose_pattern(&c, w->kv_len, w->text, sizeof w->text);
-        assert_int_equal(
-            ra_pattern_parse(w->text, &(ra_pattern_shape){.kv_len = w->kv_len, .heads = w->heads}, NULL, &w->pattern),
-            RA_OK);
+        ra_problem problem = RA_PROBLEM_INIT;
+        problem.q_len = w->rows, problem.kv_len = w->kv_len;
+        choose_ragged(&c, &problem, w->text, sizeof w->text);
+        const ra_pattern_shape shape = {
+            .kv_len = w->kv_len, .heads = w->heads, .q_len = w->rows, .offset = w->first_position};
+        assert_int_equal(ra_pattern_parse(w->text, &shape, NULL, &w->pattern), RA_OK);
         int64_t head = choose(&c, 0, w->heads - 1);
         memset(w->covered, 0, sizeof w->covered);
         for (int branch = 0; branch < ra_pattern_branches(&w->pattern, head); branch++)

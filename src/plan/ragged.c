@@ -1,0 +1,89 @@
+/* Packed sequences with query and key lengths of their own. See ragged.h; their text is read in term_documents.c. */
+#include "plan/ragged.h"
+
+#include "base/checked.h"
+
+#include <stdlib.h>
+
+static ra_status refuse_sum(const ra_parser *p, const char *what, int64_t count, int64_t sum, int64_t length)
+{
+    return ra_fail(RA_ERROR_ARGUMENT,
+                   "pattern \"%.200s\": the %s of the %lld documents add up to %lld, but there are %lld", p->text, what,
+                   (long long)count, (long long)sum, (long long)length);
+}
+
+/* Lengths to ends. */
+static ra_status add_up(const ra_parser *p, const int64_t *lengths, ra_ragged *r)
+{
+    int64_t queries = 0, keys = 0;
+    for (int64_t i = 0; i < r->count; i++) {
+        int64_t q = lengths[2 * i], k = lengths[2 * i + 1];
+        if (q < 0 || k < 0)
+            return ra_fail(RA_ERROR_ARGUMENT, "pattern \"%.200s\": document %lld has lengths %lld/%lld: must be >= 0",
+                           p->text, (long long)i + 1, (long long)q, (long long)k);
+        if (!ra_add_ok(queries, q, &queries) || !ra_add_ok(keys, k, &keys))
+            return ra_fail(RA_ERROR_ARGUMENT, "pattern \"%.200s\": the documents add up to 2^63 or more", p->text);
+        r->query_ends[i] = queries;
+        r->key_ends[i] = keys;
+    }
+    return RA_OK;
+}
+
+ra_status ra_ragged_make(const ra_parser *p, const int64_t *lengths, int64_t count, int64_t q_len, int64_t kv_len,
+                         ra_ragged **ragged)
+{
+    ra_ragged *r = *ragged = calloc(1, sizeof *r);
+    if (r)
+        r->key_ends = malloc((size_t)(2 * count + 1) * sizeof *r->key_ends);
+    if (!r || !r->key_ends)
+        return ra_fail(RA_ERROR_MEMORY, "out of memory: %lld documents", (long long)count);
+    r->count = count;
+    r->query_ends = r->key_ends + count;
+    ra_status status = add_up(p, lengths, r);
+    int64_t queries = count && !status ? r->query_ends[count - 1] : 0,
+            keys = count && !status ? r->key_ends[count - 1] : 0;
+    if (!status && queries != q_len)
+        status = refuse_sum(p, "queries", count, queries, q_len);
+    if (!status && keys != kv_len)
+        status = refuse_sum(p, "keys", count, keys, kv_len);
+    return status;
+}
+
+void ra_ragged_free(ra_ragged *r)
+{
+    if (r)
+        free(r->key_ends);
+    free(r);
+}
+
+int64_t ra_ragged_bytes(const ra_ragged *r)
+{
+    return (int64_t)sizeof *r + 2 * r->count * (int64_t)sizeof *r->key_ends;
+}
+
+bool ra_ragged_even(const ra_ragged *r)
+{
+    for (int64_t i = 0; i < r->count; i++)
+        if (r->key_ends[i] != r->query_ends[i])
+            return false;
+    return true;
+}
+
+ra_packed_query ra_ragged_at(const ra_ragged *r, int64_t query)
+{
+    int64_t low = 0, high = r->count; /* the first sequence that ends past the query */
+    while (low < high) {
+        int64_t middle = low + (high - low) / 2;
+        if (r->query_ends[middle] > query)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    int64_t first = low ? r->key_ends[low - 1] : 0;
+    if (low == r->count) {
+        int64_t queries = low ? r->query_ends[low - 1] : 0;
+        return (ra_packed_query){first, first, ra_add_clamped(first, query - queries), INT64_MAX};
+    }
+    int64_t end = r->key_ends[low];
+    return (ra_packed_query){first, end, end - (r->query_ends[low] - query), r->query_ends[low]};
+}
