@@ -106,6 +106,16 @@ int gradient_ring_create(gradient_ring *ring, run_job *run, gradient_files *file
 
 /* ---- The runs ---------------------------------------------------------------------------------------------------- */
 
+/*
+ * The forward pass that comes first. Nobody reads its results before all processes have written theirs. A process that
+ * failed does not come to that: it ends the job, with its own message.
+ */
+static int run_forward(gradient_ring *ring, tensor_file *const files[])
+{
+    int code = ring_run_execute(&ring->forward, files);
+    return code ? code : job_agree(EXIT_OK);
+}
+
 int gradient_ring_run(gradient_ring *ring, run_job *run, gradient_files *f)
 {
     attention_files *in = &run->inputs;
@@ -119,7 +129,7 @@ int gradient_ring_run(gradient_ring *ring, run_job *run, gradient_files *f)
                                             &f->gradients[RA_GRADIENT_QUERY],
                                             &f->gradients[RA_GRADIENT_KEY],
                                             &f->gradients[RA_GRADIENT_VALUE]};
-    int code = f->output_path ? EXIT_OK : job_agree(ring_run_execute(&ring->forward, files));
+    int code = f->output_path ? EXIT_OK : run_forward(ring, files);
     if (!code)
         code = ring_run_execute(&run->over, files);
     return code ? code : run_job_gather(run);

@@ -8,8 +8,8 @@ deadline=3
 tensors 24K,4,64
 mkdir small
 (cd small && tensors 500,2,16)
-job=(attend "${qkv[@]}" --output o.npy --lse l.npy --stats s.json --transport mpi --threads 1 --kernel generic
-    --timeout "$deadline")
+options=(--stats s.json --transport mpi --threads 1 --kernel generic --timeout "$deadline")
+job=(attend "${qkv[@]}" --output o.npy --lse l.npy "${options[@]}")
 
 # disturb SIGNAL RANK: to a rank in mid-ring.
 disturb() {
@@ -50,3 +50,11 @@ for rank in "${stopped[@]}"; do
     named "$rank"
     again
 done
+
+# Gradients, in the forward pass that comes first: a process that failed says why, instead of waiting for the others.
+job=(gradient "${qkv[@]}" --output-gradient v.npy --query-gradient o.npy --key-gradient l.npy "${options[@]}")
+for signal in KILL STOP; do
+    disturb $signal 1
+    grep -q 'not all processes have come' err && fail "SIG$signal in a forward pass: waited for others"
+done
+named 1

@@ -271,7 +271,7 @@ oracle_rows sample_oracle(const sample *s, int most, choices *c)
     const ra_problem *p = &s->problem;
     const ra_tensor *t = s->tensors;
     int64_t all = p->batch * p->heads * p->q_len;
-    oracle_rows rows = {all < most ? (int)all : most, NULL, NULL, NULL};
+    oracle_rows rows = {.count = all < most ? (int)all : most};
     rows.at = take((size_t)rows.count * sizeof *rows.at);
     rows.output = take((size_t)(rows.count * p->value_dim) * sizeof *rows.output);
     rows.lse = take((size_t)rows.count * sizeof *rows.lse);
@@ -294,6 +294,31 @@ void oracle_free(oracle_rows *rows)
     free(rows->at);
     free(rows->output);
     free(rows->lse);
+    free(rows->spread);
+    free(rows->size);
+}
+
+void oracle_size(const sample *s, oracle_rows *rows)
+{
+    int64_t dim = s->problem.value_dim;
+    ra_storage *storages[SAMPLE_OUTPUT];
+    ra_row *at = take((size_t)rows->count * sizeof *at);
+    double *output = take((size_t)(rows->count * dim) * sizeof *output);
+    rows->spread = take((size_t)(rows->count * dim) * sizeof *rows->spread);
+    rows->size = take((size_t)rows->count * sizeof *rows->size);
+    for (int i = 0; i < SAMPLE_OUTPUT; i++)
+        assert_int_equal(ra_storage_memory(&s->tensors[i], &storages[i]), RA_OK);
+    for (int i = 0; i < rows->count; i++)
+        at[i] = (ra_row){.batch = rows->at[i][0], .seq = rows->at[i][2], .head = rows->at[i][1]};
+    ra_plan *plan = sample_plan(s, RA_KERNEL_GENERIC, 1);
+    REQUIRE(!ra_reference_rows_sized(plan, storages[SAMPLE_QUERY], storages[SAMPLE_KEY], storages[SAMPLE_VALUE], at,
+                                     rows->count, output, NULL, rows->spread, rows->size),
+            "%s: %s", sample_text(s), ra_last_message());
+    ra_plan_free(plan);
+    for (int i = 0; i < SAMPLE_OUTPUT; i++)
+        ra_storage_free(storages[i]);
+    free(output);
+    free(at);
 }
 
 void sample_errors(const sample *s, const oracle_rows *rows, double *output_error, double *lse_error)
@@ -306,6 +331,25 @@ void sample_errors(const sample *s, const oracle_rows *rows, double *output_erro
             *output_error = fmax(*output_error, distance(ra_tensor_get(output, at[0], at[2], at[1], d),
                                                          rows->output[i * output->dim + d], output->dtype));
         *lse_error = fmax(*lse_error, distance(ra_tensor_get(lse, at[0], at[2], at[1], 0), rows->lse[i], RA_F32));
+    }
+}
+
+void sample_errors_sized(const sample *s, const oracle_rows *rows, double *output_part, double *lse_part)
+{
+    const ra_tensor *output = &s->tensors[SAMPLE_OUTPUT], *lse = &s->tensors[SAMPLE_LSE];
+    int64_t head_dim = s->problem.head_dim, dim = output->dim;
+    *output_part = *lse_part = 0;
+    for (int i = 0; i < rows->count; i++) {
+        const int64_t *at = rows->at[i];
+        for (int64_t d = 0; d < dim; d++) {
+            double expected = rows->output[i * dim + d];
+            double error = distance(ra_tensor_get(output, at[0], at[2], at[1], d), expected, output->dtype);
+            *output_part =
+                fmax(*output_part,
+                     error / output_tolerance(head_dim, rows->size[i], rows->spread[i * dim + d], expected));
+        }
+        double error = distance(ra_tensor_get(lse, at[0], at[2], at[1], 0), rows->lse[i], RA_F32);
+        *lse_part = fmax(*lse_part, error / lse_tolerance(head_dim, rows->size[i]));
     }
 }
 

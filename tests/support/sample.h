@@ -60,6 +60,7 @@ typedef struct oracle_rows {
     int count;
     int64_t (*at)[3]; /* batch, head, query */
     double *output, *lse;
+    double *spread, *size; /* by oracle_size; else NULL */
 } oracle_rows;
 
 /* The first row, the last, and others up to `most`. */
@@ -68,6 +69,13 @@ void oracle_free(oracle_rows *rows);
 
 /* The largest distances (compare.h) of the sample's result from the oracle's. */
 void sample_errors(const sample *s, const oracle_rows *rows, double *output_error, double *lse_error);
+
+/*
+ * What the rounding of each row grows with (ra_reference_rows_sized); and then the largest error of the sample's result
+ * in parts of the tolerance that docs/MATH.md has for it: at most 1.
+ */
+void oracle_size(const sample *s, oracle_rows *rows);
+void sample_errors_sized(const sample *s, const oracle_rows *rows, double *output_part, double *lse_part);
 
 /* What tolerances for scores of unit variance are multiplied by here: the deviation of this problem's, at least 1. */
 double sample_score_scale(const sample *s);
