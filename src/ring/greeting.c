@@ -158,17 +158,23 @@ ra_status ra_greeting_inputs(ra_greeting *g, const ra_storage *q, const ra_stora
     return status;
 }
 
-ra_status ra_greeting_outputs(ra_greeting *g, ra_storage *const storages[], int count)
+/* Of each a checksum of its fingerprint: four of them fit into the line, and say which one differs. */
+ra_status ra_greeting_outputs(ra_greeting *g, ra_storage *const storages[RA_GREETING_OUTPUTS])
 {
-    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    static const char *const NAMES[RA_GREETING_OUTPUTS] = {"output", "lse", "output gradient", "lse gradient"};
+    char *line = g->line[RA_GREETING_FACTS];
     ra_status status = RA_OK;
-    for (int i = 0; i < count && !status; i++) {
+    *line = 0;
+    for (int i = 0; i < RA_GREETING_OUTPUTS && !status; i++) {
         char text[RA_GREETING_TEXT] = "";
-        status = storages[i] ? ra_storage_fingerprint(storages[i], text, sizeof text) : RA_OK;
-        hash = mix(hash, text, strlen(text));
+        size_t at = strlen(line);
+        if (!storages[i])
+            continue;
+        status = ra_storage_fingerprint(storages[i], text, sizeof text);
+        uint64_t hash = mix(UINT64_C(0xcbf29ce484222325), text, strlen(text));
+        snprintf(line + at, RA_GREETING_TEXT - at, "%s%s: %08llx", at ? ", " : "", NAMES[i],
+                 (unsigned long long)(hash & 0xffffffff));
     }
-    snprintf(g->line[RA_GREETING_FACTS], RA_GREETING_TEXT, "output, lse and their gradients: %016llx",
-             (unsigned long long)hash);
     return status;
 }
 

@@ -8,7 +8,8 @@
 /* What the run is of; one line on what it goes on from; and what its inputs are. */
 enum {
     RA_GREETING_FACTS = 21,
-    RA_GREETING_INPUTS = 3, /* query, key, value */
+    RA_GREETING_INPUTS = 3,  /* query, key, value */
+    RA_GREETING_OUTPUTS = 4, /* of a backward pass: output, lse, and the gradients of both */
     RA_GREETING_LINES = RA_GREETING_FACTS + 1 + RA_GREETING_INPUTS,
     RA_GREETING_TEXT = 128
 };
@@ -30,10 +31,10 @@ void ra_greeting_fill(ra_greeting *greeting, const ra_ring_plan *ring, bool lse)
 ra_status ra_greeting_inputs(ra_greeting *greeting, const ra_storage *q, const ra_storage *k, const ra_storage *v);
 
 /*
- * The same for the output and lse that a backward pass starts from, and their gradients, in the line on what a run goes
- * on from: a backward pass does not go on from anything.
+ * The same for the output and lse that a backward pass starts from, and their gradients (NULL: there is none), in the
+ * line on what a run goes on from: a backward pass does not go on from anything.
  */
-ra_status ra_greeting_outputs(ra_greeting *greeting, ra_storage *const storages[], int count);
+ra_status ra_greeting_outputs(ra_greeting *greeting, ra_storage *const storages[RA_GREETING_OUTPUTS]);
 
 /* RA_ERROR_ARGUMENT naming the first rank whose greeting differs from this rank's, and what differs. */
 ra_status ra_greeting_compare(const ra_greeting *all, int ranks, int mine);

@@ -51,11 +51,10 @@ ra_status ra_rank_greet(ra_rank *e)
     e->link.what = "the greeting";
     e->link.hop = -1;
     const ra_tensors *t = e->tensors;
-    enum { OUTPUTS = 4 };
-    ra_storage *const outputs[OUTPUTS] = {t->output, t->lse, t->d_output, t->d_lse};
+    ra_storage *const outputs[RA_GREETING_OUTPUTS] = {t->output, t->lse, t->d_output, t->d_lse};
     ra_status status = t->parts ? RA_OK : ra_greeting_inputs(all + ranks, t->q, t->k, t->v);
     if (!status && !t->parts && e->pass->gradient)
-        status = ra_greeting_outputs(all + ranks, outputs, OUTPUTS);
+        status = ra_greeting_outputs(all + ranks, outputs);
     if (!status)
         status = ra_link_exchange(&e->link, RA_TAG_GREETING, all + ranks, all, sizeof *all);
     if (!status)

@@ -66,3 +66,12 @@ touch -r v.npy other.npy # the content alone
 other_input value '"value: ' other.npy
 "${mpirun[@]}" -n 1 "$binary" "${job[@]}" : -n 1 "$binary" attend --query q.npy --key k.npy --value copy.npy \
     "${files[@]:6}" --transport mpi >out 2>err || fail "a copy is refused: exit $?"
+
+# Gradients: rank 2 starts from another output gradient.
+rm o.npy l.npy s.json
+quietly attend "${qkv[@]}" --output forward.npy --lse forward_lse.npy
+gradients=(gradient "${qkv[@]}" --output forward.npy --lse forward_lse.npy --query-gradient o.npy --transport mpi)
+"${mpirun[@]}" -n 2 "$binary" "${gradients[@]}" --output-gradient v.npy : \
+    -n 1 "$binary" "${gradients[@]}" --output-gradient other.npy >out 2>err
+refused $? ', output gradient: '
+grep -qE 'rank 2( |:)' err || fail "rank 2 is not named"

@@ -344,9 +344,8 @@ void sample_errors_sized(const sample *s, const oracle_rows *rows, double *outpu
         for (int64_t d = 0; d < dim; d++) {
             double expected = rows->output[i * dim + d];
             double error = distance(ra_tensor_get(output, at[0], at[2], at[1], d), expected, output->dtype);
-            *output_part =
-                fmax(*output_part,
-                     error / output_tolerance(head_dim, rows->size[i], rows->spread[i * dim + d], expected));
+            *output_part = fmax(*output_part,
+                                error / output_tolerance(head_dim, rows->size[i], rows->spread[i * dim + d], expected));
         }
         double error = distance(ra_tensor_get(lse, at[0], at[2], at[1], 0), rows->lse[i], RA_F32);
         *lse_part = fmax(*lse_part, error / lse_tolerance(head_dim, rows->size[i]));
