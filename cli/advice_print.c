@@ -38,6 +38,10 @@ char *advice_command(const advice *a)
               to);
     fputs(" --pattern ", to);
     put_word(to, a->problem.pattern);
+    if (a->problem.scores) {
+        fputs(" --scores ", to);
+        put_word(to, a->problem.scores);
+    }
     if (a->problem.query_position != RA_SAME)
         fprintf(to, " --query-position %lld", (long long)a->problem.query_position);
     if (a->problem.key_position)
@@ -73,9 +77,10 @@ void advice_print(const advice *a, const char *command)
 {
     const advice_choice *best = &a->choices[a->best];
     const ra_problem *p = &a->problem;
-    printf("%s%s, length %lld, %lld heads, head dim %lld, %s; a process may hold %lld bytes\n",
-           a->ring.backward ? "gradients of " : "", a->problem.pattern, (long long)p->q_len, (long long)p->heads,
-           (long long)p->head_dim, ra_dtype_name(a->ring.q_dtype), (long long)a->ring.memory);
+    printf("%s%s%s%s, length %lld, %lld heads, head dim %lld, %s; a process may hold %lld bytes\n",
+           a->ring.backward ? "gradients of " : "", p->pattern, p->scores ? ", scores " : "",
+           p->scores ? p->scores : "", (long long)p->q_len, (long long)p->heads, (long long)p->head_dim,
+           ra_dtype_name(a->ring.q_dtype), (long long)a->ring.memory);
     printf("calibrated in %.1f s: %d threads", a->calibrated, a->model.threads);
     if (a->model.pair[MODEL_PLAIN] > 0) /* in a tiny problem pairs take no time that could be told from that of rows */
         printf(", %.0f GFLOP/s on tiles without gaps", 2e-9 * a->model.threads / a->model.pair[MODEL_PLAIN]);
@@ -117,11 +122,11 @@ int advice_print_json(const advice *a, const char *command)
     json_t *choices = json_array();
     for (int i = 0; i < a->count; i++)
         json_array_append_new(choices, choice_json(a, i));
-    json_t *root =
-        json_pack("{s:s, s:s, s:o, s:s, s:I, s:f, s:i, s:o, s:i}", "direction",
-                  a->ring.backward ? "backward" : "forward", "command", command, "taken", choice_json(a, a->best),
-                  "pattern", a->problem.pattern, "memory", (json_int_t)a->ring.memory, "calibration_seconds",
-                  a->calibrated, "threads", a->model.threads, "choices", choices, "left_out", a->left_out);
+    json_t *root = json_pack("{s:s, s:s, s:o, s:s, s:s?, s:I, s:f, s:i, s:o, s:i}", "direction",
+                             a->ring.backward ? "backward" : "forward", "command", command, "taken",
+                             choice_json(a, a->best), "pattern", a->problem.pattern, "scores", a->problem.scores,
+                             "memory", (json_int_t)a->ring.memory, "calibration_seconds", a->calibrated, "threads",
+                             a->model.threads, "choices", choices, "left_out", a->left_out);
     int failed = !root || json_dumpf(root, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) || putchar('\n') < 0;
     json_decref(root);
     return failed ? -1 : 0;

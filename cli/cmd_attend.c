@@ -122,8 +122,10 @@ static int check_checkpoint(attend_job *job)
 static int check_paths(const attend_job *job)
 {
     const run_job *run = &job->run;
-    const run_paths others = {
-        .pattern = run->problem.pattern, .stats = run->stats_path, .checkpoint = job->checkpoint_path};
+    const run_paths others = {.pattern = run->problem.pattern,
+                              .scores = run->problem.scores,
+                              .stats = run->stats_path,
+                              .checkpoint = job->checkpoint_path};
     return run_files_check(run->reads, run->read_count, run->results, run->result_count, &others);
 }
 
@@ -156,7 +158,7 @@ static int prepare(attend_job *job)
     name_results(job);
     run->nulls.count = SAMPLED_RESULTS;
     sampled_rows_init(run->nulls.results);
-    code = fingerprints_take(&run->prints, run->reads, run->read_count);
+    code = fingerprints_take(&run->prints, run->reads, run->read_count, run->problem.scores);
     if (!code)
         code = run_job_check_rows(run);
     if (!code)
@@ -233,7 +235,7 @@ static int attend(attend_job *job)
     if (!code)
         code = run->spread ? run_over_ranks(job) : run_in_one_piece(job, &stats);
     if (!code)
-        code = job_agree(fingerprints_compare(&run->prints, run->reads, run->read_count));
+        code = job_agree(fingerprints_compare(&run->prints, run->reads, run->read_count, run->problem.scores));
     if (!code && job_rank() == 0)
         code = deliver(job, &stats, started);
     return code;

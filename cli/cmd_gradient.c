@@ -135,7 +135,7 @@ static void name_results(gradient_job *job)
 static int check_paths(const gradient_job *job)
 {
     const run_job *run = &job->run;
-    const run_paths others = {.pattern = run->problem.pattern, .stats = run->stats_path};
+    const run_paths others = {.pattern = run->problem.pattern, .scores = run->problem.scores, .stats = run->stats_path};
     return run_files_check(run->reads, run->read_count, run->results, run->result_count, &others);
 }
 
@@ -190,7 +190,7 @@ static int prepare(gradient_job *job)
     name_results(job);
     if (!job->files.output_path)
         gradient_files_hold_forward(&job->files, &run->inputs);
-    code = fingerprints_take(&run->prints, run->reads, run->read_count);
+    code = fingerprints_take(&run->prints, run->reads, run->read_count, run->problem.scores);
     if (!code)
         code = run_job_check_rows(run);
     if (!code && run_job_too_large(run, &bytes))
@@ -288,7 +288,7 @@ static int gradient(gradient_job *job)
     if (!code)
         code = run->spread ? run_over_ranks(job) : run_in_one_piece(job, &stats);
     if (!code)
-        code = job_agree(fingerprints_compare(&run->prints, run->reads, run->read_count));
+        code = job_agree(fingerprints_compare(&run->prints, run->reads, run->read_count, run->problem.scores));
     if (!code && job_rank() == 0)
         code = deliver(job, &stats, started);
     return code;

@@ -106,10 +106,18 @@ static int print_root(json_t *root)
 
 /* ---- Gradients --------------------------------------------------------------------------------------------------- */
 
+/* Pattern, scores and length, which end the first line. */
+static void print_problem(const plan_job *job)
+{
+    const ra_problem *p = &job->problem;
+    printf("%s%s%s, length %lld\n", p->pattern, p->scores ? ", scores " : "", p->scores ? p->scores : "",
+           (long long)job->about.length);
+}
+
 static void print_backward(const plan_job *job, const ra_plan_info *info)
 {
-    printf("gradients in one piece, kernel %s; %s, length %lld\n", ra_kernel_name(info->kernel), job->problem.pattern,
-           (long long)job->about.length);
+    printf("gradients in one piece, kernel %s; ", ra_kernel_name(info->kernel));
+    print_problem(job);
     printf("%.4g visible pairs, %.4g worked in %.4g tiles, %.4g flops; holds at most %lld bytes beyond the tensors\n",
            info->pairs_visible, info->pairs_worked, info->tiles, info->flops, (long long)info->peak_bytes);
     if (info->density < 1)
@@ -271,9 +279,9 @@ static int print_text(const plan_job *job)
     if (job->rank >= 0)
         snprintf(whose, sizeof whose, "rank %lld", (long long)job->rank);
     describe(job, &info);
-    printf("%sring of %d, %s, order %s, transport %s; %s, length %lld\n", job->backward ? "gradients, " : "", o->ranks,
-           ra_strategy_name(o->strategy), ra_order_name(o->order), ra_transport_name(o->transport),
-           job->problem.pattern, (long long)job->about.length);
+    printf("%sring of %d, %s, order %s, transport %s; ", job->backward ? "gradients, " : "", o->ranks,
+           ra_strategy_name(o->strategy), ra_order_name(o->order), ra_transport_name(o->transport));
+    print_problem(job);
     printf("%.4g visible pairs, %.4g flops; %s holds at most %lld bytes\n", info.pairs_visible, info.flops, whose,
            (long long)ra_ring_plan_process_bytes(job->plan));
     if (info.density < 1)

@@ -69,6 +69,10 @@ static int make_plan(show_job *job)
     ra_problem problem = RA_PROBLEM_INIT;
     if (!job->args.pattern && !job->args.preset)
         return report(EXIT_USAGE, "--pattern P or --preset NAME is missing; see ringattn show --help");
+    if (job->args.scores)
+        return report(EXIT_USAGE,
+                      "--scores %s: a drawing shows which keys are seen, and scores hide none: leave it out",
+                      job->args.scores);
     job->pattern = pattern_args_text(&job->args);
     if (!job->pattern)
         return EXIT_USAGE;

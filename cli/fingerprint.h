@@ -7,17 +7,21 @@
 
 #include "run_files.h"
 
-enum { FINGERPRINT_INPUTS = 7, FINGERPRINT_TEXT = RA_FINGERPRINT_TEXT + 24 };
+enum { FINGERPRINT_INPUTS = 11, FINGERPRINT_TEXT = RA_FINGERPRINT_TEXT + 32 };
 
-/* "query: ...", "key: ...": size, time and a checksum of a sample of each file, or what is made up. */
+/*
+ * "query: ...", "key: ...", "scores file 1: ...": size, time and a checksum of a sample of each file, or what is made
+ * up.
+ */
 typedef struct fingerprints {
     int count;
     char text[FINGERPRINT_INPUTS][FINGERPRINT_TEXT];
 } fingerprints;
 
-int fingerprints_take(fingerprints *prints, const run_file *inputs, int count);
+/* Of inputs, and of the files that the text `scores`, if not NULL, names. */
+int fingerprints_take(fingerprints *prints, const run_file *inputs, int count, const char *scores);
 
 /* EXIT_WORK where an input is not what it was when they were taken. */
-int fingerprints_compare(const fingerprints *before, const run_file *inputs, int count);
+int fingerprints_compare(const fingerprints *before, const run_file *inputs, int count, const char *scores);
 
 #endif

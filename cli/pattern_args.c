@@ -1,4 +1,6 @@
-/* The options --pattern and --preset as one pattern text, which the library parses, and positions. See pattern_args.h.
+/*
+ * The options --pattern and --preset as one pattern text, positions and scores. The library parses the texts. See
+ * pattern_args.h.
  */
 #include "pattern_args.h"
 
@@ -43,6 +45,13 @@ void pattern_args_options(pattern_args *args, arg_option options[PATTERN_OPTIONS
          .min = 0,
          .max = INT64_MAX,
          .help = "position of the first key (default 0)"},
+        {.name = "scores",
+         .kind = ARG_TEXT,
+         .metavar = "S",
+         .target = &args->scores,
+         .help = "what happens to a score before keys are hidden (default nothing); terms joined with\n"
+                 "'+' apply in this order: softcap:C, alibi[:@FILE.npy], relative:@FILE.npy,\n"
+                 "bias:@FILE.npy; to a row: sinks:@FILE.npy, dropout:P[:seed=S]"},
     };
     memcpy(options, table, sizeof table);
 }
@@ -71,6 +80,7 @@ void pattern_args_place(const pattern_args *args, ra_problem *problem)
 {
     problem->query_position = args->query_position;
     problem->key_position = args->key_position;
+    problem->scores = args->scores;
 }
 
 void pattern_args_free(pattern_args *args)

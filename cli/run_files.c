@@ -31,16 +31,26 @@ static int check_temporary(const char *option, const char *path, const char *oth
     return code;
 }
 
-/* Files that the pattern names after '@', up to the next '+', are read too. */
-static int check_pattern(const char *pattern, const named_path *written)
+bool named_file(const char **text, char path[PATH_MAX])
 {
-    for (const char *at = pattern; written->path && at && (at = strchr(at, '@')); at++) {
-        char named[PATH_MAX], part[PATH_MAX];
-        snprintf(named, sizeof named, "%.*s", (int)strcspn(at + 1, "+"), at + 1);
-        const char *file = tensor_file_part(named, part, sizeof part);
+    const char *at = *text ? strchr(*text, '@') : NULL;
+    if (!at)
+        return false;
+    size_t length = strcspn(at + 1, "+");
+    snprintf(path, PATH_MAX, "%.*s", (int)length, at + 1);
+    *text = at + 1 + length;
+    return true;
+}
+
+/* Files that a text names are read too. */
+static int check_text(const char *option, const char *text, const named_path *written)
+{
+    char path[PATH_MAX], part[PATH_MAX];
+    while (written->path && named_file(&text, path)) {
+        const char *file = tensor_file_part(path, part, sizeof part);
         if (same_file(written->path, file))
-            return report(EXIT_USAGE, "--%s %s: the same file as in --pattern", written->option, written->path);
-        if (check_temporary(written->option, written->path, "pattern", file))
+            return report(EXIT_USAGE, "--%s %s: the same file as in --%s", written->option, written->path, option);
+        if (check_temporary(written->option, written->path, option, file))
             return EXIT_USAGE;
     }
     return EXIT_OK;
@@ -68,10 +78,12 @@ static void name_tensor(const run_file *file, bool made_up, named_path *named)
 }
 
 /* One that is written against all others. */
-static int check_written(const named_path *paths, int count, int written, const char *pattern)
+static int check_written(const named_path *paths, int count, int written, const run_paths *others)
 {
     const named_path *own = &paths[written];
-    int code = check_pattern(pattern, own);
+    int code = check_text("pattern", others->pattern, own);
+    if (!code)
+        code = check_text("scores", others->scores, own);
     for (int other = 0; other < written && !code; other++)
         if (same_file(own->path, paths[other].path))
             code = report(EXIT_USAGE, "--%s %s: the same file as --%s", own->option, own->path, paths[other].option);
@@ -94,7 +106,7 @@ int run_files_check(const run_file *reads, int read_count, const run_file *resul
     for (int i = 0; i < count && !code; i++)
         code = check_beside(others->checkpoint, &paths[i]);
     for (int written = read_count; written < count && !code; written++)
-        code = check_written(paths, count, written, others->pattern);
+        code = check_written(paths, count, written, others);
     return code;
 }
 

@@ -7,6 +7,8 @@
 
 #include "tensor_file.h"
 
+#include <limits.h>
+
 /* A tensor that is read or written. */
 typedef struct run_file {
     const char *option; /* "query" */
@@ -19,9 +21,13 @@ typedef struct run_file {
 /* What else a run reads and writes. NULL: nothing. */
 typedef struct run_paths {
     const char *pattern;    /* names files after '@' */
+    const char *scores;     /* the same */
     const char *stats;      /* written */
     const char *checkpoint; /* written, with files beside it */
 } run_paths;
+
+/* The next file that a text, such as a pattern, names after '@' and up to '+'; *text moves behind it. False: none. */
+bool named_file(const char **text, char path[PATH_MAX]);
 
 /* No file may be both read and written, or written twice. A .safetensors file is written with one tensor. */
 int run_files_check(const run_file *reads, int read_count, const run_file *results, int result_count,

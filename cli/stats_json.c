@@ -20,12 +20,12 @@ static json_t *problem_object(const run_record *record)
     const ra_problem *p = record->problem;
     double scale = p->scale == RA_SCALE_DEFAULT ? 1 / sqrt((double)p->head_dim) : p->scale;
     int64_t at = p->query_position == RA_SAME ? p->key_position + p->kv_len - p->q_len : p->query_position;
-    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:s, s:I, s:I, s:s, s:s}", "batch", (json_int_t)p->batch,
-                     "q_len", (json_int_t)p->q_len, "kv_len", (json_int_t)p->kv_len, "heads", (json_int_t)p->heads,
-                     "kv_heads", (json_int_t)p->kv_heads, "head_dim", (json_int_t)p->head_dim, "value_dim",
-                     (json_int_t)p->value_dim, "scale", scale, "pattern", p->pattern, "query_position", (json_int_t)at,
-                     "key_position", (json_int_t)p->key_position, "dtype", ra_dtype_name(record->dtype), "layout",
-                     record->layout == RA_BSHD ? "bshd" : "bhsd");
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:s, s:s?, s:I, s:I, s:s, s:s}", "batch",
+                     (json_int_t)p->batch, "q_len", (json_int_t)p->q_len, "kv_len", (json_int_t)p->kv_len, "heads",
+                     (json_int_t)p->heads, "kv_heads", (json_int_t)p->kv_heads, "head_dim", (json_int_t)p->head_dim,
+                     "value_dim", (json_int_t)p->value_dim, "scale", scale, "pattern", p->pattern, "scores", p->scores,
+                     "query_position", (json_int_t)at, "key_position", (json_int_t)p->key_position, "dtype",
+                     ra_dtype_name(record->dtype), "layout", record->layout == RA_BSHD ? "bshd" : "bhsd");
 }
 
 /* What a run in one piece and a run over ranks have in common. */

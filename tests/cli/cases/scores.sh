@@ -1,0 +1,40 @@
+# Attention with scores, from and to files: in one piece, in parts and over ranks, and what check says of it.
+# shellcheck shell=bash disable=SC2154 # run.sh provides the functions and $qkv
+tensors 2,90,4,16 2,130,2,16 2,130,2,24
+quietly generate --shape 4 --seed 4 --output slopes.npy --distribution uniform
+quietly generate --shape 4 --seed 5 --output sinks.npy
+quietly generate --shape 1,41 --seed 6 --output table.npy
+quietly generate --shape 2,1,90,130 --seed 7 --output bias.npy
+quietly generate --shape 1,4,1,130 --seed 8 --dtype bfloat16 --output 'bias.safetensors#all'
+
+hide_figures() { sed -E 's/(error|tolerance) [0-9.e+-]+/\1 N/g'; }
+
+# attempt SCORES OPTION...: attend and check agree.
+attempt() {
+    run attend "${qkv[@]}" --output o.npy --lse l.npy --pattern causal --scores "$@"
+    run check "${qkv[@]}" --output o.npy --lse l.npy --pattern causal --scores "$1" | hide_figures
+}
+for scores in softcap:20 alibi alibi:@slopes.npy relative:@table.npy bias:@bias.npy bias:@bias.safetensors#all \
+    sinks:@sinks.npy dropout:0.3:seed=5 \
+    relative:@table.npy+softcap:3+bias:@bias.npy+alibi+sinks:@sinks.npy+dropout:0.1; do
+    attempt "$scores"
+done
+
+# Broadcast gives the bits of a run in one piece; the others agree within rounding.
+all=relative:@table.npy+softcap:3+bias:@bias.npy+alibi+sinks:@sinks.npy+dropout:0.1
+quietly attend "${qkv[@]}" --output whole.npy --lse whole_lse.npy --pattern causal --scores "$all"
+for ring in '--ring 3 --strategy broadcast --order striped' '--ring 2 --strategy broadcast --transport threads'; do
+    # shellcheck disable=SC2086 # words
+    attempt "$all" $ring
+    cmp o.npy whole.npy && cmp l.npy whole_lse.npy && echo the same bits
+done
+attempt "$all" --ring 4 --order zigzag
+places=(--query-position 7 --key-position 3)
+run attend "${qkv[@]}" --output o.npy --scores "$all" "${places[@]}" --ring 3 --strategy allgather --transport threads
+run check "${qkv[@]}" --output o.npy --scores "$all" "${places[@]}" | hide_figures
+
+# Without them, or with others, the result is another one.
+run check "${qkv[@]}" --output whole.npy --pattern causal | hide_figures
+run check "${qkv[@]}" --output whole.npy --pattern causal --scores alibi | hide_figures
+run attend "${qkv[@]}" --output o.npy --pattern causal --scores alibi+softcap:9 --stats - | grep '"scores"'
+run plan --length 4096 --heads 4 --dim 16 --pattern causal --scores alibi+softcap:9 --ring 2 | head -n 2 | cut -d ';' -f 2
