@@ -1,6 +1,8 @@
 /* Fills in and compares the lines of a greeting. Sending it is in rank_greet.c. See greeting.h. */
 #include "ring/greeting.h"
 
+#include "score/scores.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -69,6 +71,7 @@ enum fact {
     VALUE_DIM,
     SCALE,
     PATTERN,
+    SCORES,
     STRATEGY,
     ORDER,
     QUERY_SPLIT,
@@ -110,6 +113,17 @@ static void say_pattern(ra_greeting *g, const ra_pattern *pattern)
     say(g, PATTERN, "pattern: %.64s (%08llx)", terms, (unsigned long long)(pattern_hash(pattern) & 0xffffffff));
 }
 
+static void say_scores(ra_greeting *g, const ra_scores *scores, bool backward)
+{
+    char text[RA_GREETING_TEXT - sizeof "scores: , gradients 15"];
+    unsigned wanted = backward ? ra_scores_wanted(scores) : 0;
+    ra_scores_describe(scores, text, sizeof text);
+    if (wanted)
+        say(g, SCORES, "scores: %s, gradients %u", text, wanted);
+    else
+        say(g, SCORES, "scores: %s", text);
+}
+
 void ra_greeting_fill(ra_greeting *g, const ra_ring_plan *ring, bool lse)
 {
     const ra_plan *p = ring->plan;
@@ -128,6 +142,7 @@ void ra_greeting_fill(ra_greeting *g, const ra_ring_plan *ring, bool lse)
     say(g, VALUE_DIM, "value dim: %d", p->value_dim);
     say(g, SCALE, "scale: %.17g", p->scale);
     say_pattern(g, &p->pattern);
+    say_scores(g, p->scores, o->backward);
     say(g, STRATEGY, "strategy: %s%s", ra_strategy_name(o->strategy), o->backward ? ", backward" : "");
     say(g, ORDER, "order: %s", ra_order_name(o->order));
     say(g, QUERY_SPLIT, "split of the queries: %08llx",

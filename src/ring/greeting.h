@@ -7,7 +7,7 @@
 
 /* What the run is of; one line on what it goes on from; and what its inputs are. */
 enum {
-    RA_GREETING_FACTS = 21,
+    RA_GREETING_FACTS = 22,
     RA_GREETING_INPUTS = 3,  /* query, key, value */
     RA_GREETING_OUTPUTS = 4, /* of a backward pass: output, lse, and the gradients of both */
     RA_GREETING_LINES = RA_GREETING_FACTS + 1 + RA_GREETING_INPUTS,

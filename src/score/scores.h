@@ -99,6 +99,15 @@ void ra_scores_free(ra_scores *scores);
 ra_status ra_scores_check_apart(const ra_scores *scores, const ra_tensor *const tensors[], const char *const names[],
                                 int inputs, int count);
 
+/*
+ * One line for ranks and checkpoints, "softcap:30+bias:1a2b3c4d": what is the same in two of them is the same, but for
+ * elements of a bias between those that are looked at. Terms come in their order, then sinks and dropout.
+ */
+void ra_scores_describe(const ra_scores *scores, char *text, size_t size);
+
+/* Which gradients are wanted: bits 1 << RA_SCORE_SLOPES and so on. */
+unsigned ra_scores_wanted(const ra_scores *scores);
+
 /* The slopes of the ALiBi paper for so many heads. */
 void ra_alibi_slopes(int64_t heads, float *slopes);
 

@@ -241,6 +241,12 @@ static void another_run_is_refused_with_the_difference(void **state)
     assert_int_equal(ra_checkpoint_open(&options, other, &checkpoint), RA_ERROR_ARGUMENT);
     assert_non_null(strstr(ra_last_message(), "it has \"ring size: 2\", this one \"ring size: 3\""));
     ra_ring_plan_free(other);
+    s.ring.ranks = 2;
+    s.tensors.problem.scores = "softcap:5";
+    assert_int_equal(ra_ring_plan_create(&s.tensors.problem, NULL, &s.ring, &other), RA_OK);
+    assert_int_equal(ra_checkpoint_open(&options, other, &checkpoint), RA_ERROR_ARGUMENT);
+    assert_non_null(strstr(ra_last_message(), "it has \"scores: as they are\", this one \"scores: softcap:5\""));
+    ra_ring_plan_free(other);
     unlink(PATH);
     unlink("a.state.rows");
     scene_free(&s);

@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { MOST_RANKS = 4, STRATEGIES = 3, HANG_SECONDS = 60, ORACLE_ROWS = 12 };
+enum { HEADS = 2, MOST_RANKS = 4, STRATEGIES = 3, HANG_SECONDS = 60, ORACLE_ROWS = 12 };
 
 static double seconds(void)
 {
@@ -54,7 +54,7 @@ static void make_sample(sample *s, int64_t q_len, int64_t kv_len, const char *pa
 {
     ra_problem problem = RA_PROBLEM_INIT;
     problem.q_len = q_len, problem.kv_len = kv_len;
-    problem.heads = 2, problem.kv_heads = 1, problem.head_dim = 8, problem.value_dim = 4;
+    problem.heads = HEADS, problem.kv_heads = 1, problem.head_dim = 8, problem.value_dim = 4;
     problem.pattern = pattern;
     sample_make(s, &problem);
 }
@@ -226,6 +226,24 @@ static void other_documents(ra_problem *problem, ra_options *run, ra_ring_option
     problem->pattern = "documents:50,60,40";
 }
 
+static void other_scores(ra_problem *problem, ra_options *run, ra_ring_options *options)
+{
+    (void)run, (void)options;
+    problem->scores = "softcap:30+dropout:0.5";
+}
+
+/* The same term, with an array of other values. */
+static void other_array(ra_problem *problem, ra_options *run, ra_ring_options *options)
+{
+    static float sinks[HEADS] = {1, 4};
+    static ra_tensor view;
+    static ra_score_arrays arrays = RA_SCORE_ARRAYS_INIT;
+    (void)run, (void)options;
+    view = ra_tensor_dense(sinks, RA_F32, RA_BSHD, 1, 1, HEADS, 1);
+    arrays.sinks = &view;
+    problem->score_arrays = &arrays;
+}
+
 static void other_strategy(ra_problem *problem, ra_options *run, ra_ring_options *options)
 {
     (void)problem, (void)run;
@@ -264,6 +282,7 @@ static const struct {
 } differences[] = {{"scale: 0.5", other_scale},
                    {"pattern: causal", other_pattern},
                    {"pattern: documents of 3", other_documents},
+                   {"scores: softcap:30+dropout:0.5:0", other_scores},
                    {"strategy: broadcast", other_strategy},
                    {"order: zigzag", other_order},
                    {"split of the keys: ", other_pieces},
@@ -303,6 +322,29 @@ static void a_rank_that_differs_is_named(void **state)
                 run_case(&c, &s, NULL, statuses);
                 require_named(&c, statuses, differences[i].what);
             }
+    sample_free(&s);
+}
+
+/* Arrays are told apart by their elements. */
+static void a_rank_with_other_sinks_is_named(void **state)
+{
+    (void)state;
+    enum { RANKS = 3 };
+    float sinks[HEADS] = {1, 2};
+    ra_score_arrays arrays = RA_SCORE_ARRAYS_INIT;
+    sample s;
+    make_sample(&s, 150, 150, "causal");
+    ra_tensor view = ra_tensor_dense(sinks, RA_F32, RA_BSHD, 1, 1, HEADS, 1);
+    arrays.sinks = &view;
+    s.problem.scores = "sinks", s.problem.score_arrays = &arrays;
+    for (int odd = 0; odd < RANKS; odd++) {
+        ra_status statuses[MOST_RANKS];
+        ring_case c = ring_case_make(WAY_MESSAGES, RANKS, RA_STRATEGY_RING, RA_ORDER_CONTIGUOUS);
+        c.odd_rank = odd;
+        c.odd = other_array;
+        run_case(&c, &s, NULL, statuses);
+        require_named(&c, statuses, "scores: sinks:");
+    }
     sample_free(&s);
 }
 
@@ -660,6 +702,7 @@ int main(void)
         {"every_fault: threads", every_fault, NULL, NULL, (void *)&ways[2]},
         cmocka_unit_test(every_fault_of_late_messages),
         cmocka_unit_test(a_rank_that_differs_is_named),
+        cmocka_unit_test(a_rank_with_other_sinks_is_named),
         cmocka_unit_test(a_rank_that_never_comes_is_named),
         cmocka_unit_test(a_rank_that_falls_silent_is_named_with_the_hop),
         cmocka_unit_test(silence_is_noticed_by_ranks_that_compute),

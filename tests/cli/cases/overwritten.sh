@@ -31,6 +31,17 @@ overwrite --pattern full
 overwrite --ring 4
 overwrite --ring 2 --transport threads
 
+# A bias is read all the time, as the tensors are.
+quietly generate --shape 1,1,5000,5000 --seed 4 --output bias.npy
+"$binary" attend "${qkv[@]}" --output o.npy --kernel generic --threads 1 --scores bias:@bias.npy >../out 2>../err &
+begun
+printf '\1\2\3\4' | dd of=bias.npy bs=1 seek=130 conv=notrunc status=none
+wait $!
+echo "bias: exit $?"
+sed -E '/^ringattn [a-z]+: +[0-9]+%, /d; s/modified [0-9.]+/modified .../g; s/sample [0-9a-f]+/sample .../g' ../err
+cat o.npy
+rm bias.npy
+
 # Replaced by another file of the same name: what was opened is read to its end.
 "$binary" attend "${qkv[@]}" --output o.npy --kernel generic --threads 1 --ring 4 2>/dev/null &
 begun
