@@ -61,9 +61,11 @@ void ra_array_sums_clear(const ra_plan *p)
     if (!ra_array_sums_wanted(p) || !p->scores->d_bias || by_key(p->scores, p))
         return;
     const ra_tensor *t = p->scores->d_bias;
-    for (int64_t row = 0; row < t->batch * t->seq * t->heads; row++)
+    for (int64_t i = 0; i < t->batch * t->heads * t->seq; i++) {
+        float *row = (float *)ra_tensor_at(t, i / t->seq / t->heads, i % t->seq, i / t->seq % t->heads, 0);
         for (int64_t d = 0; d < t->dim; d++)
-            ra_tensor_set(t, row / t->heads / t->seq, row / t->heads % t->seq, row % t->heads, d, 0.0);
+            row[d * t->dim_stride] = 0.0f;
+    }
 }
 
 bool ra_array_sums_follow(const ra_array_sums *sums)
@@ -181,15 +183,19 @@ static inline float gradient_at(const pairs *t, const float *cap, int key, int l
     return cap ? t->d_scores[at] * cap[at] : t->d_scores[at];
 }
 
+/* Two sums in turn: an addition to a digit waits for the one before. */
 static void add_slope(const pairs *t, const float *cap, ra_exact_sum *sum)
 {
+    ra_exact_sum odd = {0};
     for (int k = t->place->begin; k < t->place->end; k++)
         for (int i = 0; i < t->place->rows; i++) {
             float d = gradient_at(t, cap, k, i);
             int64_t apart = t->query_position[i] - t->key_position[k];
             if (d != 0)
-                ra_exact_add(sum, -(float)(apart < 0 ? -apart : apart) * d);
+                ra_exact_add(i % 2 ? &odd : sum, -(float)(apart < 0 ? -apart : apart) * d);
         }
+    ra_exact_carry(&odd, 1);
+    ra_exact_merge(sum, &odd, 1);
 }
 
 /* The entry of a table for a pair. */
@@ -200,6 +206,7 @@ static int64_t entry_of(int64_t reach, int64_t position, int64_t key_position)
 
 static void add_entries(const pairs *t, const float *cap, int64_t reach, ra_exact_sum *row, ra_array_touched *touched)
 {
+    int64_t first = touched->first, last = touched->end - 1;
     for (int k = t->place->begin; k < t->place->end; k++)
         for (int i = 0; i < t->place->rows; i++) {
             float d = gradient_at(t, cap, k, i);
@@ -207,9 +214,10 @@ static void add_entries(const pairs *t, const float *cap, int64_t reach, ra_exac
                 continue;
             int64_t entry = entry_of(reach, t->query_position[i], t->key_position[k]);
             ra_exact_add(&row[entry], d);
-            touched->first = ra_min(touched->first, entry);
-            touched->end = ra_max(touched->end, entry + 1);
+            first = ra_min(first, entry);
+            last = ra_max(last, entry);
         }
+    *touched = (ra_array_touched){first, last + 1};
 }
 
 /* Elements of a bias are floats, which whoever shares them adds to in the order of the chains. */
