@@ -93,19 +93,6 @@ static ra_status check_direction(const ra_ring_plan *ring, bool backward)
                    backward ? "forward" : "backward", ring->options.backward, backward ? "backward" : "forward");
 }
 
-/* A gradient with an element for each pair would have to be added up as a whole, on every rank. */
-static ra_status check_bias(const ra_ring_plan *ring)
-{
-    const ra_scores *s = ring->plan->scores;
-    if (!s || !s->d_bias || s->d_bias->seq == 1 || ring->options.transport == RA_TRANSPORT_SIM ||
-        ring->options.ranks == 1)
-        return RA_OK;
-    return ra_fail(RA_ERROR_UNSUPPORTED,
-                   "d_bias: a gradient with %lld rows of queries over %d ranks of transport %s: ranks must be virtual "
-                   "(sim), or the bias have one row for all queries",
-                   (long long)s->d_bias->seq, ring->options.ranks, ra_transport_name(ring->options.transport));
-}
-
 /* What is there is what the plan was made for. `there`: bits 1 << ra_gradient; on a rank without rows anything is. */
 static ra_status check_wanted(const ra_ring_plan *ring, unsigned there, unsigned looked_at, bool d_lse, bool looks)
 {
@@ -265,8 +252,6 @@ ra_status ra_ring_run_backward(const ra_ring_plan *ring, ra_comm *comm, ra_stora
     ra_status status = check_comm(ring, comm);
     if (!status)
         status = check_direction(ring, true);
-    if (!status)
-        status = check_bias(ring);
     if (!status && (!q || !k || !v || !output || !lse || !d_output))
         status = ra_fail(RA_ERROR_ARGUMENT, "a storage is NULL");
     if (!status && ring->options.lent)
@@ -342,8 +327,6 @@ ra_status ra_ring_backward(const ra_ring_plan *ring, ra_comm *comm, const ra_ten
     ra_status status = check_comm(ring, comm);
     if (!status)
         status = check_direction(ring, true);
-    if (!status)
-        status = check_bias(ring);
     if (!status && !ring->options.lent)
         status = ra_fail(RA_ERROR_ARGUMENT, "the plan is for tensors in files (not lent): use ra_ring_run_backward");
     if (status)

@@ -28,6 +28,11 @@ bool ra_array_sums_wanted(const ra_plan *p)
     return s && (s->d_slopes || s->d_table || s->d_bias || s->d_sinks);
 }
 
+bool ra_array_sums_by_pair(const ra_plan *p)
+{
+    return p->scores && p->scores->d_bias && !by_key(p->scores, p);
+}
+
 ra_array_layout ra_array_sums_lay_out(const ra_plan *p)
 {
     const ra_scores *s = p->scores;
@@ -53,12 +58,12 @@ void ra_array_sums_begin(ra_array_sums *sums, const ra_plan *p, ra_exact_sum *me
     sums->table = s->d_table ? memory + l.table : NULL;
     sums->keys = by_key(s, p) ? memory + l.keys : NULL;
     sums->sinks = s->d_sinks ? memory + l.sinks : NULL;
-    sums->bias = s->d_bias && !by_key(s, p) ? s->d_bias : NULL;
+    sums->bias = ra_array_sums_by_pair(p) ? s->d_bias : NULL;
 }
 
 void ra_array_sums_clear(const ra_plan *p)
 {
-    if (!ra_array_sums_wanted(p) || !p->scores->d_bias || by_key(p->scores, p))
+    if (!ra_array_sums_by_pair(p))
         return;
     const ra_tensor *t = p->scores->d_bias;
     for (int64_t i = 0; i < t->batch * t->heads * t->seq; i++) {

@@ -38,6 +38,9 @@ typedef struct ra_array_sums {
 /* Whether a gradient of an array is wanted at all. */
 bool ra_array_sums_wanted(const ra_plan *plan);
 
+/* Whether that of a bias is, which has a row for each query. */
+bool ra_array_sums_by_pair(const ra_plan *plan);
+
 ra_array_layout ra_array_sums_lay_out(const ra_plan *plan);
 
 /* Sums that are zero, in memory for layout.count of them. */

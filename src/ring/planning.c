@@ -331,9 +331,8 @@ static ra_status fill_rank(const ra_pass *pass, int rank, const ra_traffic *traf
                        .bytes_received = bytes_of_rows(pass, traffic->rows_received, traffic->sums_received),
                        .lent_bytes = lent_bytes(ring, rank)};
     if (pass == ring->passes) {
-        int64_t sums = ra_arrays_messages(ring, rank) * ra_arrays_message(ring);
-        planned->info.bytes_sent += sums;
-        planned->info.bytes_received += sums;
+        planned->info.bytes_sent += ra_arrays_traffic(ring, rank);
+        planned->info.bytes_received += ra_arrays_traffic(ring, rank);
     }
     planned->info.peak_bytes = bytes_of(pass, rank, planned);
     return count_pairs(pass, rank, &planned->info);

@@ -14,12 +14,17 @@ ra_status ra_arrays_make(const ra_ring_plan *ring, ra_arrays **arrays)
     ra_arrays *a = *arrays = calloc(1, sizeof *a);
     if (!a)
         return ra_fail(RA_ERROR_MEMORY, "out of memory: gradients of scores");
+    int64_t sums = ra_memory_rounded(ra_arrays_sum_bytes(ring));
     a->bytes = ra_arrays_bytes(ring);
     ra_status status = a->bytes ? ra_memory_take(&nobody, a->bytes, "gradients of scores", &a->memory) : RA_OK;
     if (status)
         return status;
-    ra_array_sums_begin(&a->sums, ring->plan, a->memory);
-    ra_array_sums_clear(ring->plan);
+    a->mine = a->memory;
+    a->arriving = (ra_exact_sum *)((char *)a->memory + (a->bytes > sums ? sums : 0));
+    a->part = (float *)((char *)a->memory + (a->bytes > sums ? 2 * sums : 0));
+    ra_array_sums_begin(&a->sums, ring->plan, a->mine);
+    if (ring->options.transport == RA_TRANSPORT_SIM)
+        ra_array_sums_clear(ring->plan);
     return RA_OK;
 }
 
@@ -50,53 +55,63 @@ void ra_arrays_rows(ra_rank *e)
 
 /* ---- From rank to rank ------------------------------------------------------------------------------------------- */
 
-/* All sums to or from a neighbour. */
-static ra_status move(ra_rank *e, bool send, int neighbour, ra_exact_sum *sums)
+ra_status ra_arrays_send(ra_rank *e, int to, void *from, int64_t bytes)
 {
     ra_transport *t = e->link.transport;
-    ra_arrays *a = e->arrays;
-    int64_t bytes = ra_arrays_message(e->ring);
-    a->segment = (ra_segment){sums, bytes};
-    *(send ? &e->tally.stats->bytes_sent : &e->tally.stats->bytes_received) += bytes;
-    ra_status status = (send ? t->send : t->receive)(t->state, neighbour, RA_TAG_ARRAYS, &a->segment, 1);
+    e->arrays->segment = (ra_segment){from, bytes};
+    e->tally.stats->bytes_sent += bytes;
+    ra_status status = t->send(t->state, to, RA_TAG_ARRAYS, &e->arrays->segment, 1);
+    return status ? status : ra_link_wait(&e->link);
+}
+
+ra_status ra_arrays_receive(ra_rank *e, int from, void *to, int64_t bytes)
+{
+    ra_transport *t = e->link.transport;
+    e->arrays->segment = (ra_segment){to, bytes};
+    e->tally.stats->bytes_received += bytes;
+    ra_status status = t->receive(t->state, from, RA_TAG_ARRAYS, &e->arrays->segment, 1);
     return status ? status : ra_link_wait(&e->link);
 }
 
 /* Sums of real ranks: up to the last one, and the total back. */
 static ra_status move_sums(ra_rank *e)
 {
-    ra_exact_sum *mine = e->arrays->memory;
-    int64_t count = ra_array_sums_lay_out(e->ring->plan).count;
+    ra_arrays *a = e->arrays;
+    int64_t bytes = ra_arrays_sum_bytes(e->ring), count = bytes / (int64_t)sizeof *a->mine;
     bool first = e->rank == 0, last = e->rank + 1 == e->ring->options.ranks;
     ra_status status = RA_OK;
-    if (!first) {
-        status = move(e, false, e->rank - 1, mine + count);
-        ra_exact_merge(mine, mine + count, status ? 0 : count);
-    }
-    ra_exact_carry(mine, count);
+    if (!first)
+        status = ra_arrays_receive(e, e->rank - 1, a->arriving, bytes);
+    if (!first && !status)
+        ra_exact_merge(a->mine, a->arriving, count);
+    ra_exact_carry(a->mine, count);
     if (!status && !last)
-        status = move(e, true, e->rank + 1, mine);
+        status = ra_arrays_send(e, e->rank + 1, a->mine, bytes);
     if (!status && !last)
-        status = move(e, false, e->rank + 1, mine);
+        status = ra_arrays_receive(e, e->rank + 1, a->mine, bytes);
     if (!status)
-        ra_array_sums_finish(&e->arrays->sums); /* in turn: ranks of one process may have the same arrays */
+        ra_array_sums_finish(&a->sums); /* in turn: ranks of one process may have the same arrays */
     if (!status && !first)
-        status = move(e, true, e->rank - 1, mine);
+        status = ra_arrays_send(e, e->rank - 1, a->mine, bytes);
     return status;
+}
+
+/* What goes each way between this rank and a neighbour: what rank 0 sends, which has one. */
+static int64_t bytes_between(const ra_rank *e, int other)
+{
+    return other < 0 || other >= e->ring->options.ranks ? 0 : ra_arrays_traffic(e->ring, 0);
 }
 
 /* Virtual ranks note what would have travelled; the last of them writes the gradients. */
 static void note_sums(ra_rank *e)
 {
-    int64_t bytes = ra_arrays_message(e->ring), messages = ra_arrays_messages(e->ring, e->rank);
-    e->tally.stats->bytes_received += messages * bytes;
-    if (e->rank > 0)
-        e->tally.ledger[e->rank - 1] += bytes;
-    if (e->rank + 1 < e->ring->options.ranks)
-        e->tally.ledger[e->rank + 1] += bytes;
-    else
+    e->tally.stats->bytes_received += ra_arrays_traffic(e->ring, e->rank);
+    for (int other = e->rank - 1; other <= e->rank + 1; other += 2)
+        if (bytes_between(e, other))
+            e->tally.ledger[other] += bytes_between(e, other);
+    ra_exact_carry(e->arrays->mine, ra_array_sums_lay_out(e->ring->plan).count);
+    if (e->rank + 1 == e->ring->options.ranks)
         ra_array_sums_finish(&e->arrays->sums);
-    ra_exact_carry(e->arrays->memory, ra_array_sums_lay_out(e->ring->plan).count);
 }
 
 ra_status ra_arrays_exchange(ra_rank *e)
@@ -105,8 +120,9 @@ ra_status ra_arrays_exchange(ra_rank *e)
         return RA_OK;
     e->link.what = "adding up gradients of scores";
     e->link.hop = -1;
-    if (!ra_rank_virtual(e))
-        return move_sums(e);
-    note_sums(e);
-    return RA_OK;
+    if (ra_rank_virtual(e)) {
+        note_sums(e);
+        return RA_OK;
+    }
+    return ra_arrays_sum_bytes(e->ring) ? move_sums(e) : RA_OK;
 }

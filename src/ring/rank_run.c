@@ -5,6 +5,7 @@
 #include "base/tensor.h"
 #include "base/threads.h"
 #include "ring/rank_arrays.h"
+#include "ring/rank_bias.h"
 #include "ring/rank_gradients.h"
 #include "ring/rank_greet.h"
 #include "ring/rank_memory.h"
@@ -152,8 +153,10 @@ ra_status ra_rank_run(ra_rank *e, double started, const ra_point *point)
         status = (e->pass->gradient ? ra_gradients_load : ra_rank_load_queries)(e);
     if (!status)
         status = load_own(e);
-    if (!status)
+    if (!status) {
         ra_arrays_rows(e);
+        ra_bias_clear(e);
+    }
     if (!status)
         status = ra_rank_run_steps(e);
     if (!status)
@@ -162,6 +165,8 @@ ra_status ra_rank_run(ra_rank *e, double started, const ra_point *point)
         status = (e->pass->gradient ? ra_gradients_write : ra_rank_write_results)(e);
     if (!status)
         status = ra_arrays_exchange(e);
+    if (!status)
+        status = ra_bias_exchange(e);
     if (status)
         return status;
     ra_rank_fill_stats(e, started);

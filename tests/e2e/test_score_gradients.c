@@ -402,26 +402,14 @@ static void arrays_that_overlap(void **state)
 
 enum { MOST_RANKS = 8 };
 
-/* A gradient of a bias with a row for each query. */
-static bool by_pair(const scene *s)
-{
-    return s->scores.arrays.bias && s->scores.arrays.bias->seq > 1;
-}
-
 /* A ring with the tensors of the scene: right, with the bits of one piece in what was added up over rows. */
 static void require_ring(scene *s, ring_case *r, const char *local, uint64_t seed)
 {
     ra_rank_stats stats[MOST_RANKS] = {RA_RANK_STATS_INIT};
     const ra_tensor backward[RING_GRADIENTS] = {s->g.d[D_OUTPUT].view, s->g.d[D_LSE].view, s->g.d[D_QUERY].view,
                                                 s->g.d[D_KEY].view, s->g.d[D_VALUE].view};
-    bool refused = r->way > WAY_SIM_STORED && by_pair(s) && r->options.ranks > 1;
     r->backward = backward;
     wipe_arrays(s);
-    if (refused) {
-        assert_int_equal(ring_case_run(r, &s->g.s, stats, NULL), RA_ERROR_UNSUPPORTED);
-        assert_non_null(strstr(ring_message(0), "d_bias"));
-        *gradient_field(s, SCORE_BIAS) = NULL;
-    }
     REQUIRE(ring_case_run(r, &s->g.s, stats, NULL) == RA_OK, "seed %llu, %s, %s: %s", (unsigned long long)seed,
             ring_case_text(r), scene_text(s), ring_message(0));
     judge(s, ring_case_text(r), seed);
@@ -429,8 +417,6 @@ static void require_ring(scene *s, ring_case *r, const char *local, uint64_t see
         REQUIRE(!gradient_wanted(s, i) || same_array(s, local, i),
                 "seed %llu, %s, %s: %s has other bits than one piece", (unsigned long long)seed, ring_case_text(r),
                 scene_text(s), array_names[i]);
-    if (refused)
-        *gradient_field(s, SCORE_BIAS) = &s->d[SCORE_BIAS].view;
     for (int rank = 0; rank < r->options.ranks; rank++)
         REQUIRE(stats[rank].peak_bytes <= stats[rank].planned_peak_bytes, "rank %d: %lld bytes of %lld", rank,
                 (long long)stats[rank].peak_bytes, (long long)stats[rank].planned_peak_bytes);
@@ -511,6 +497,60 @@ static void positions_are_global(void **state)
     require_rings("dilated:16/1,64/4", WITH_ALIBI | WITH_RELATIVE, 2);
 }
 
+/* What a rank that goes its own way has instead of the others' arrays. */
+static const ra_score_arrays *other_arrays;
+
+static void take_other_arrays(ra_problem *problem, ra_options *run, ra_ring_options *options)
+{
+    (void)run;
+    (void)options;
+    problem->score_arrays = other_arrays;
+}
+
+/* The gradients of arrays once more, for a rank of its own; the caller frees their memory. */
+static ra_score_arrays other_gradients(scene *s, placed other[SCORE_VIEWS])
+{
+    ra_score_arrays kept = s->scores.arrays, arrays;
+    for (int i = 0; i < SCORE_VIEWS; i++) {
+        const ra_tensor *t = &s->d[i].view;
+        other[i] = place_dense((const int64_t[4]){t->batch, t->seq, t->heads, t->dim});
+        *gradient_field(s, i) = &other[i].view;
+    }
+    arrays = s->scores.arrays;
+    s->scores.arrays = kept;
+    return arrays;
+}
+
+/* As in processes: the total is on every rank, whether ranks have the same arrays or their own. */
+static void every_rank_has_the_total(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 12; seed++) {
+        choices c = {seed};
+        placed other[SCORE_VIEWS];
+        scene s = {.problem = odd_problem(patterns[seed % PATTERNS], 2)};
+        s.problem.q_len = 300; /* more elements of a bias than travel at a time */
+        scene_make(&s, WITH_ANY, &c, true);
+        gradients_run(&s.g, RA_KERNEL_AUTO, 1);
+        char *local = keep_arrays(&s);
+        scene_solve(&s);
+        ra_score_arrays arrays = other_gradients(&s, other);
+        ring_case r = ring_case_make(WAY_MESSAGES, 4, (ra_strategy)(seed % 3), (ra_order)(seed / 3 % 3));
+        other_arrays = &arrays;
+        r.odd_rank = (int)(seed % 4);
+        r.odd = take_other_arrays;
+        require_ring(&s, &r, local, seed);
+        for (int i = 0; i < SCORE_VIEWS; i++) {
+            for (int64_t j = 0; j < elements(&s.d[i].view); j++)
+                REQUIRE(element(&s.d[i].view, j) == element(&other[i].view, j), "seed %llu, %s: element %lld of %s",
+                        (unsigned long long)seed, scene_text(&s), (long long)j, array_names[i]);
+            free(other[i].memory);
+        }
+        free(local);
+        scene_free(&s);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -527,6 +567,7 @@ int main(void)
         cmocka_unit_test(sinks_count_once_a_row),
         cmocka_unit_test(bias_goes_by_global_rows),
         cmocka_unit_test(positions_are_global),
+        cmocka_unit_test(every_rank_has_the_total),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
