@@ -12,7 +12,7 @@
 
 static ra_score_pair pair_of(const ra_plan *p, int64_t batch, int64_t head, int64_t query, int64_t key)
 {
-    return (ra_score_pair){batch, head, ra_plan_position(p, query + p->offset), ra_plan_position(p, key), query, key};
+    return (ra_score_pair){batch, head, ra_plan_position(p, query + p->offset), key + p->key_position, query, key};
 }
 
 /*

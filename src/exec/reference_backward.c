@@ -84,7 +84,7 @@ typedef struct row {
 static ra_score_pair pair_of(const ra_plan *p, const row *r, int64_t key)
 {
     int64_t position = ra_plan_position(p, r->query + p->offset);
-    return (ra_score_pair){r->batch, r->head, position, ra_plan_position(p, key), r->query, key};
+    return (ra_score_pair){r->batch, r->head, position, key + p->key_position, r->query, key};
 }
 
 /* The scaled product of the row with a key. */
