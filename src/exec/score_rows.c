@@ -86,11 +86,11 @@ const ra_score_stage *ra_score_rows_block(ra_score_rows *t, int64_t head, int64_
     t->stage.count = s->count;
     for (int i = 0; i < s->count; i++) {
         ra_score_kind kind = s->terms[i];
-        t->stage.step[i] = (ra_score_step){RA_STEP_SOFTCAP, (float)(s->cap * RA_LOG2_E), NULL, 0};
+        t->stage.step[i] = (ra_score_step){.op = RA_STEP_SOFTCAP, .cap = (float)(s->cap * RA_LOG2_E)};
         if (kind == RA_SCORE_SOFTCAP)
             continue;
         fill_rows(t, kind, first, rows, block, begin, end);
-        t->stage.step[i] = (ra_score_step){RA_STEP_ADD, 0, t->add[kind] + (ptrdiff_t)first * RA_KEY_BLOCK, 0};
+        t->stage.step[i] = (ra_score_step){.op = RA_STEP_ADD, .add = t->add[kind] + (ptrdiff_t)first * RA_KEY_BLOCK};
     }
     t->stage.row_a = t->row_draws + first;
     t->stage.row_b = t->row_draws + t->heads * t->head_rows + first;

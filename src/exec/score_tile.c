@@ -129,7 +129,7 @@ static ra_score_step fill_strip(ra_score_tiles *t, const ra_score_place *at, ra_
         strip_of_slope(ra_score_at(&s->slopes, 0, 0, at->head, 0), rate, nearest, strip_floats(t->lanes), strip);
     else
         strip_of_table(s, at->head, rate, nearest, strip_floats(t->lanes), strip);
-    return (ra_score_step){RA_STEP_ADD, 0, strip + RA_KEY_BLOCK - 1, -1};
+    return (ra_score_step){.op = RA_STEP_ADD, .add = strip + RA_KEY_BLOCK - 1, .stride = -1};
 }
 
 static ra_score_step fill_by_distance(ra_score_tiles *t, const ra_score_place *at, ra_score_kind kind)
@@ -144,7 +144,7 @@ static ra_score_step fill_by_distance(ra_score_tiles *t, const ra_score_place *a
                 (float)(RA_LOG2_E * ra_score_by_distance(t->plan->scores, kind, at->head,
                                                          position - key_position_of(t, at, at->first + k)));
     }
-    return (ra_score_step){RA_STEP_ADD, 0, matrix, t->lanes};
+    return (ra_score_step){.op = RA_STEP_ADD, .add = matrix, .stride = t->lanes};
 }
 
 /* ---- By index: bias ---------------------------------------------------------------------------------------------- */
@@ -222,6 +222,30 @@ static void pack_windows(ra_score_tiles *t, const ra_score_place *at, const int6
     }
 }
 
+/* What the same lanes will add to the next block of keys, asked for while this one is worked: rows are far apart. */
+static ra_fetch next_block(const ra_score_place *at, const ra_rows *rows, const key_run *run)
+{
+    enum { LINE = 64 };
+    int64_t size = (int64_t)sizeof(float), units = ra_max(1, (at->end - at->begin) / RA_KEY_UNIT);
+    ra_fetch f = {.row = (const char *)rows->data + (run->end - run->begin) * size, .rows = at->rows};
+    f.stride = rows->row_stride * size;
+    f.bytes = (int)((run->end - run->begin) * size);
+    f.burst = (int)ra_ceil_div(f.rows * ra_ceil_div(f.bytes, LINE), units);
+    return f;
+}
+
+/* A bias that can be read as it lies: keys 0 and on of the block from where its rows would have them. */
+static ra_score_step rows_in_place(const ra_score_place *at, const ra_rows *rows, const key_run *run)
+{
+    return (ra_score_step){.op = RA_STEP_ADD_ROWS,
+                           .add = (const float *)rows->data - run->begin,
+                           .stride = rows->row_stride,
+                           .factor = (float)RA_LOG2_E,
+                           .rows = at->rows,
+                           .begin = run->begin,
+                           .end = run->end};
+}
+
 static ra_score_step fill_bias(ra_score_tiles *t, const ra_score_place *at)
 {
     const ra_scores *s = t->plan->scores;
@@ -240,10 +264,14 @@ static ra_score_step fill_bias(ra_score_tiles *t, const ra_score_place *at)
         }
         ra_rows rows = ra_score_bias_row(s, t->batch, first, at->head, run.key, run.step);
         rows.index = ra_lattice_plain(&at->lattice) && !shared ? NULL : index;
+        if (!rows.index && rows.dtype == RA_F32 && rows.dim_stride == 1) {
+            t->fetch = next_block(at, &rows, &run);
+            return rows_in_place(at, &rows, &run);
+        }
         t->kernel->pack_query(&rows, at->rows, run.end - run.begin, (float)RA_LOG2_E,
                               matrix + (ptrdiff_t)run.begin * t->lanes);
     }
-    return (ra_score_step){RA_STEP_ADD, 0, matrix, t->lanes};
+    return (ra_score_step){.op = RA_STEP_ADD, .add = matrix, .stride = t->lanes};
 }
 
 /* ---- Dropout ----------------------------------------------------------------------------------------------------- */
@@ -268,10 +296,12 @@ const ra_score_stage *ra_score_tile(ra_score_tiles *t, const ra_score_place *at)
 {
     const ra_scores *s = t->plan->scores;
     t->stage.count = s->count;
+    t->stage.fetch = &t->fetch;
+    t->fetch = (ra_fetch){0};
     for (int i = 0; i < s->count; i++) {
         ra_score_kind kind = s->terms[i];
         if (kind == RA_SCORE_SOFTCAP)
-            t->stage.step[i] = (ra_score_step){RA_STEP_SOFTCAP, (float)(s->cap * RA_LOG2_E), NULL, 0};
+            t->stage.step[i] = (ra_score_step){.op = RA_STEP_SOFTCAP, .cap = (float)(s->cap * RA_LOG2_E)};
         else
             t->stage.step[i] = kind == RA_SCORE_BIAS ? fill_bias(t, at) : fill_by_distance(t, at, kind);
     }

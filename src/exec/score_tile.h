@@ -26,6 +26,7 @@ typedef struct ra_score_tiles {
     uint32_t *row_draws, *key_draws;
     float *windows;     /* of a bias in a file: [slots][lanes][keys of a window] */
     int64_t *window_of; /* [slots][3]: the head, member and window that is there */
+    ra_fetch fetch;     /* of what the next group will need */
     ra_score_stage stage;
 } ra_score_tiles;
 

@@ -80,6 +80,27 @@ static inline vec v_load_bf16(const uint16_t *from)
     return _mm256_castsi256_ps(_mm256_slli_epi32(wide, 16));
 }
 
+/* r[i] lane j becomes r[j] lane i: pairs of lanes, then of pairs, then halves of vectors. */
+static inline __attribute__((always_inline)) void v_transpose(vec r[WIDTH])
+{
+    vec t[WIDTH], u[WIDTH];
+    for (int i = 0; i < WIDTH; i += 2) {
+        t[i] = _mm256_unpacklo_ps(r[i], r[i + 1]);
+        t[i + 1] = _mm256_unpackhi_ps(r[i], r[i + 1]);
+    }
+    for (int i = 0; i < WIDTH; i += 4)
+        for (int j = 0; j < 2; j++) {
+            __m256d a = _mm256_castps_pd(t[i + j]), b = _mm256_castps_pd(t[i + j + 2]);
+            u[i + 2 * j] = _mm256_castpd_ps(_mm256_unpacklo_pd(a, b));
+            u[i + 2 * j + 1] = _mm256_castpd_ps(_mm256_unpackhi_pd(a, b));
+        }
+    /* u[j] has columns j and j + 4 of rows 0 .. 3, u[j + 4] those of rows 4 .. 7. */
+    for (int j = 0; j < 4; j++) {
+        r[j] = _mm256_permute2f128_ps(u[j], u[j + 4], 0x20);
+        r[j + 4] = _mm256_permute2f128_ps(u[j], u[j + 4], 0x31);
+    }
+}
+
 /* ra_draw of base/dropout.h for WIDTH rows or columns and one of the other; the lanes whose draw is not below. */
 static inline mask v_kept(const uint32_t *a, const uint32_t *b, uint32_t other_a, uint32_t other_b, uint32_t threshold)
 {

@@ -103,6 +103,44 @@ static inline vec v_quotient(vec a, vec b)
 #endif
 }
 
+/*
+ * r[i] lane j becomes r[j] lane i: pairs of lanes, then of pairs, then quarters of vectors. The emulation has no
+ * shuffles of quarters.
+ */
+static inline __attribute__((always_inline)) void v_transpose(vec r[WIDTH])
+{
+#ifdef __AVX512F__
+    vec t[WIDTH], u[WIDTH];
+    for (int i = 0; i < WIDTH; i += 2) {
+        t[i] = _mm512_unpacklo_ps(r[i], r[i + 1]);
+        t[i + 1] = _mm512_unpackhi_ps(r[i], r[i + 1]);
+    }
+    for (int i = 0; i < WIDTH; i += 4)
+        for (int j = 0; j < 2; j++) {
+            __m512d a = _mm512_castps_pd(t[i + j]), b = _mm512_castps_pd(t[i + j + 2]);
+            u[i + 2 * j] = _mm512_castpd_ps(_mm512_unpacklo_pd(a, b));
+            u[i + 2 * j + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(a, b));
+        }
+    /* u[4 q + j] has columns j, j + 4, j + 8, j + 12 of rows 4 q .. 4 q + 3. */
+    for (int j = 0; j < 4; j++) {
+        vec low = _mm512_shuffle_f32x4(u[j], u[j + 4], 0x88), high = _mm512_shuffle_f32x4(u[j + 8], u[j + 12], 0x88);
+        vec low2 = _mm512_shuffle_f32x4(u[j], u[j + 4], 0xdd), high2 = _mm512_shuffle_f32x4(u[j + 8], u[j + 12], 0xdd);
+        r[j] = _mm512_shuffle_f32x4(low, high, 0x88);
+        r[j + 8] = _mm512_shuffle_f32x4(low, high, 0xdd);
+        r[j + 4] = _mm512_shuffle_f32x4(low2, high2, 0x88);
+        r[j + 12] = _mm512_shuffle_f32x4(low2, high2, 0xdd);
+    }
+#else
+    float in[WIDTH][WIDTH], out[WIDTH][WIDTH];
+    for (int i = 0; i < WIDTH; i++)
+        v_store(in[i], r[i]);
+    for (int i = 0; i < WIDTH * WIDTH; i++)
+        out[i % WIDTH][i / WIDTH] = in[i / WIDTH][i % WIDTH];
+    for (int i = 0; i < WIDTH; i++)
+        r[i] = v_load(out[i]);
+#endif
+}
+
 /* ra_draw of base/dropout.h for WIDTH rows or columns and one of the other; the lanes whose draw is not below. */
 static inline mask v_kept(const uint32_t *a, const uint32_t *b, uint32_t other_a, uint32_t other_b, uint32_t threshold)
 {

@@ -124,6 +124,17 @@ static inline vec v_load_bf16(const uint16_t *from)
     return (vec){ra_bf16_to_f32(from[0]), ra_bf16_to_f32(from[1]), ra_bf16_to_f32(from[2]), ra_bf16_to_f32(from[3])};
 }
 
+/* r[i] lane j becomes r[j] lane i. */
+static inline void v_transpose(vec r[WIDTH])
+{
+    for (int i = 0; i < WIDTH; i++)
+        for (int j = 0; j < i; j++) {
+            float kept = r[i][j];
+            r[i][j] = r[j][i];
+            r[j][i] = kept;
+        }
+}
+
 /* ra_draw of base/dropout.h for WIDTH rows or columns and one of the other; the lanes whose draw is not below. */
 static inline mask v_kept(const uint32_t *a, const uint32_t *b, uint32_t other_a, uint32_t other_b, uint32_t threshold)
 {

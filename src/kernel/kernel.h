@@ -28,19 +28,25 @@ typedef struct ra_fetch {
 /* ---- What happens to scores between the product and the mask ----------------------------------------------------- */
 
 typedef enum ra_score_op {
-    RA_STEP_SOFTCAP, /* cap * tanh(score / cap) */
-    RA_STEP_ADD,     /* + add[k * stride + i] for key k and lane i: a matrix, or with stride -1 a strip */
-    RA_STEP_ADD_KEY  /* + add[k] */
+    RA_STEP_SOFTCAP,  /* cap * tanh(score / cap) */
+    RA_STEP_ADD,      /* + add[k * stride + i] for key k and lane i: a matrix, or with stride -1 a strip */
+    RA_STEP_ADD_KEY,  /* + add[k] */
+    RA_STEP_ADD_ROWS, /* + factor * add[i * stride + k], for keys and lanes that `add` has */
 } ra_score_op;
 
 enum { RA_SCORE_STEPS = 4 };
 
-/* In base 2, as scores are. In decoding, `add` is [heads][rows][RA_KEY_BLOCK], and RA_STEP_ADD_KEY is not used. */
+/*
+ * In base 2, as scores are, but for the rows of RA_STEP_ADD_ROWS. In decoding, `add` is [heads][rows][RA_KEY_BLOCK],
+ * and there is no other step than RA_STEP_SOFTCAP and RA_STEP_ADD.
+ */
 typedef struct ra_score_step {
     ra_score_op op;
     float cap;
     const float *add;
     int64_t stride;
+    float factor;
+    int rows, begin, end; /* RA_STEP_ADD_ROWS: lanes 0 .. rows - 1 and keys begin .. end - 1 can be read */
 } ra_score_step;
 
 /* Steps in the order in which they apply, then dropout of weights: see base/dropout.h. */
@@ -51,6 +57,7 @@ typedef struct ra_score_stage {
     uint32_t threshold;            /* a weight is dropped if its draw is below */
     const uint32_t *row_a, *row_b; /* [lanes]; in decoding [heads][rows] */
     const uint32_t *key_a, *key_b; /* [RA_KEY_BLOCK] */
+    ra_fetch *fetch;               /* in tiles: a burst every RA_KEY_UNIT keys */
 } ra_score_stage;
 
 /* One group of `lanes` queries against one block of keys. */

@@ -10,7 +10,8 @@
  *     v_exponent(t): the low bits of t moved into the exponent field; or, where there are such instructions,
  * v_fraction(x): x without the integer below it, v_not_below(a, b): also where either is NaN, and the macro
  * v_scale(mask, x, y): x 2^n of the integer n below y, 0 where the mask is not set
- *     v_min(a, b) (b when either is NaN), v_quotient(a, b) and v_kept, the draws of dropout: of scored tiles alone
+ *     v_min(a, b) (b when either is NaN), v_quotient(a, b), v_transpose(r[WIDTH]) and v_kept, the
+ * draws of dropout: of scored tiles alone
  *
  * Queries are in the lanes: a group is LANES = WIDTH * VECTORS rows, keys and values are broadcast, and no reduction
  * ever crosses lanes in a tile. The register block is VECTORS x 4 accumulators in both products.

@@ -63,6 +63,42 @@ static __attribute__((noinline)) void step_add_key(const ra_score_step *s, float
         }
 }
 
+/* Four, eight or sixteen keys of as many rows, turned into lanes; rows that are not there are the last one that is. */
+INLINE void load_lanes(const ra_score_step *s, ptrdiff_t k, int lane, vec columns[WIDTH])
+{
+    for (int i = 0; i < WIDTH; i++) {
+        ptrdiff_t row = lane + i < s->rows ? lane + i : s->rows - 1;
+        columns[i] = v_load(s->add + row * s->stride + k);
+    }
+    v_transpose(columns);
+}
+
+/* Keys at the ends of what can be read, one by one. */
+static void add_row_keys(const ra_score_step *s, float *scores, int begin, int end)
+{
+    for (ptrdiff_t k = begin; k < end; k++)
+        for (ptrdiff_t i = 0; i < s->rows; i++)
+            scores[k * LANES + i] += s->factor * s->add[i * s->stride + k];
+}
+
+static __attribute__((noinline)) void step_add_rows(const ra_score_step *s, float *scores, int begin, int end)
+{
+    const vec factor = v_set(s->factor);
+    ptrdiff_t k = begin < s->begin ? s->begin : begin;
+    end = end < s->end ? end : s->end;
+    for (; k + WIDTH <= end; k += WIDTH)
+        for (int lane = 0; lane < s->rows; lane += WIDTH) {
+            vec columns[WIDTH];
+            load_lanes(s, k, lane, columns);
+            for (int j = 0; j < WIDTH; j++) {
+                float *at = scores + (k + j) * LANES + lane;
+                /* Two roundings, as for the keys that are left over. */
+                v_store(at, v_add(v_load(at), v_mul(factor, columns[j])));
+            }
+        }
+    add_row_keys(s, scores, (int)k, end);
+}
+
 /* All steps, in their order; slopes: NULL, or [RA_KEY_BLOCK][LANES] for the derivative of a softcap. */
 static void apply_steps(const ra_score_stage *stage, float *scores, float *slopes, int begin, int end, int n)
 {
@@ -72,6 +108,7 @@ static void apply_steps(const ra_score_stage *stage, float *scores, float *slope
         case RA_STEP_SOFTCAP: step_softcap(s, scores, slopes, begin, end, n); break;
         case RA_STEP_ADD: step_add(s, scores, begin, end, n); break;
         case RA_STEP_ADD_KEY: step_add_key(s, scores, begin, end, n); break;
+        case RA_STEP_ADD_ROWS: step_add_rows(s, scores, begin, end); break;
         }
     }
 }

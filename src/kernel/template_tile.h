@@ -146,6 +146,8 @@ INLINE void tile_scores(const ra_tile_call *c, hidden by, bool staged, int n, ve
         top[i] = v_set(-INFINITY);
     for (int k = c->begin; k < c->end; k += RA_KEY_UNIT) {
         fetch_burst(c->fetch_key);
+        if (staged)
+            fetch_burst(c->stage->fetch);
         const float *key = c->key + k * c->key_stride + d;
         float *scores = c->scores + (ptrdiff_t)k * LANES;
         vec s[RA_KEY_UNIT][VECTORS];

@@ -42,6 +42,8 @@ ra_cell ra_curve_at(ra_tile_order order, int blocks, int groups, int cell)
 {
     if (order == RA_TILES_HILBERT)
         return hilbert(hilbert_side(blocks, groups), cell);
+    if (order == RA_TILES_ROW)
+        return (ra_cell){cell % blocks, cell / blocks};
     int block = cell / groups, group = cell % groups;
     return (ra_cell){block, order == RA_TILES_SERPENTINE && block % 2 ? groups - 1 - group : group};
 }

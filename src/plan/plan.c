@@ -58,7 +58,8 @@ static int64_t groups_of_tile(const ra_plan *p, int64_t groups, int threads, int
 
 static void lay_out_tiles(ra_workload *w, const ra_plan *p, int64_t shares)
 {
-    w->blocks = p->tiles == RA_TILES_ROW ? 1 : RA_SUPER_TILE;
+    /* A bias has a row for each query, on pages of its own: a group takes several blocks while these are looked up. */
+    w->blocks = p->tiles == RA_TILES_ROW && !p->has_bias ? 1 : RA_SUPER_TILE;
     w->tile_groups = w->tile_units = groups_of_tile(p, w->groups, w->threads, shares);
     w->q_tiles = ra_ceil_div(w->groups, w->tile_groups);
     w->tasks = p->batch * p->heads * w->q_tiles;

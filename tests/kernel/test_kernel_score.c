@@ -33,7 +33,7 @@ typedef struct score_case {
 
 static void choose_step(choices *c, score_case *t, int step)
 {
-    t->op[step] = (ra_score_op)choose(c, RA_STEP_SOFTCAP, RA_STEP_ADD_KEY);
+    t->op[step] = (ra_score_op)choose(c, RA_STEP_SOFTCAP, RA_STEP_ADD_ROWS);
     t->strip[step] = chance(c, 2);
     float diagonal[LANES_MOST + RA_KEY_BLOCK], by_key[RA_KEY_BLOCK];
     fill_normal(c, diagonal, LANES_MOST + RA_KEY_BLOCK, 1);
@@ -134,9 +134,17 @@ static void tile_stage(const score_case *t, int first, int rows, int lanes, stag
     *stage = (ra_score_stage){.count = t->count};
     fill_draws(t, first, m, stage);
     for (int step = 0; step < t->count; step++) {
-        stage->step[step] = (ra_score_step){t->op[step], t->cap, m->matrix[step], lanes};
+        stage->step[step] = (ra_score_step){.op = t->op[step], .cap = t->cap, .add = m->matrix[step], .stride = lanes};
         if (t->op[step] == RA_STEP_ADD && t->strip[step])
-            stage->step[step] = (ra_score_step){RA_STEP_ADD, 0, m->strip[step] + RA_KEY_BLOCK - 1, -1};
+            stage->step[step] =
+                (ra_score_step){.op = RA_STEP_ADD, .add = m->strip[step] + RA_KEY_BLOCK - 1, .stride = -1};
+        if (t->op[step] == RA_STEP_ADD_ROWS)
+            stage->step[step] = (ra_score_step){.op = RA_STEP_ADD_ROWS,
+                                                .add = t->added[step][first],
+                                                .stride = RA_KEY_BLOCK,
+                                                .factor = 1,
+                                                .rows = rows,
+                                                .end = RA_KEY_BLOCK};
         for (int i = 0; i < rows; i++)
             for (int k = 0; k < RA_KEY_BLOCK; k++) {
                 float added = t->added[step][first + i][k];
@@ -181,6 +189,7 @@ static void run_tile(const ra_kernel *kernel, const score_case *t, int first, in
     call.fetch_key = call.fetch_value = &nothing;
     call.scores = scores;
     call.state = state;
+    stage.fetch = &nothing;
     call.stage = &stage;
     kernel->tile_scored(&call);
     for (int i = 0; i < rows; i++)
@@ -204,8 +213,9 @@ static void run_decode(const ra_kernel *kernel, const score_case *t, float state
     ra_score_stage stage = {.count = t->count};
     fill_draws(t, 0, memory, &stage);
     for (int step = 0; step < t->count; step++)
-        stage.step[step] = (ra_score_step){t->op[step] == RA_STEP_SOFTCAP ? RA_STEP_SOFTCAP : RA_STEP_ADD, t->cap,
-                                           t->added[step][0], 0};
+        stage.step[step] = (ra_score_step){.op = t->op[step] == RA_STEP_SOFTCAP ? RA_STEP_SOFTCAP : RA_STEP_ADD,
+                                           .cap = t->cap,
+                                           .add = t->added[step][0]};
     for (int row = 0; row < t->rows; row++) {
         begin[row] = t->sees[row].lo > t->begin ? t->sees[row].lo : t->begin;
         end[row] = t->sees[row].hi < t->end ? t->sees[row].hi : t->end;
@@ -296,7 +306,7 @@ static void table_tanh(const ra_kernel *kernel, const float *x, float *y)
     float query[LANES_MOST], key[RA_KEY_UNIT] = {1, 1, 1, 1}, panel[RA_PANEL * RA_KEY_BLOCK] = {0};
     float scores[RA_KEY_BLOCK * LANES_MOST], state[(2 + RA_PANEL) * LANES_MOST] = {0};
     ra_fetch nothing = {0};
-    ra_score_stage stage = {.count = 1, .step = {{RA_STEP_SOFTCAP, 1, NULL, 0}}};
+    ra_score_stage stage = {.count = 1, .step = {{.op = RA_STEP_SOFTCAP, .cap = 1}}};
     for (int i = 0; i < lanes; i++) {
         query[i] = x[i];
         state[i] = -INFINITY;
@@ -307,6 +317,8 @@ static void table_tanh(const ra_kernel *kernel, const float *x, float *y)
     call.fetch_key = call.fetch_value = &nothing;
     call.scores = scores;
     call.state = state;
+    stage.fetch = &nothing;
+    stage.fetch = &nothing;
     call.stage = &stage;
     kernel->tile_scored(&call);
     memcpy(y, state, (size_t)lanes * sizeof *y);

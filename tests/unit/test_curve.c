@@ -54,7 +54,7 @@ static void row_order(void **state)
     (void)state;
     for (int i = 0; i < 15; i++) {
         ra_cell cell = ra_curve_at(RA_TILES_ROW, 3, 5, i);
-        assert_true(cell.block == i / 5 && cell.group == i % 5);
+        assert_true(cell.group == i / 3 && cell.block == i % 3);
     }
 }
 
