@@ -190,7 +190,7 @@ typedef struct seer_marker {
     ra_lattice lattice;
     const ra_share *keys, *queries;
     uint64_t *words;
-    int64_t done; /* members below this one are marked, where they have to be */
+    int64_t done; /* members below this one are marked, where they have to be: rows of blocks come in order */
 } seer_marker;
 
 /* The queries at positions `within` that see a key at positions lo <= k < hi, which do not come before the last. */
@@ -228,7 +228,6 @@ static void mark_seers_in_row(seer_marker *m, int64_t head, ra_interval within)
     int64_t first = ra_share_range(m->keys, 0).first / b->size, column, column_end;
     int64_t last = (ra_share_range(m->keys, m->keys->ranges - 1).end - 1) / b->size;
     ra_blocks_walk walk = ra_blocks_walk_begin(b, head, within.lo / b->size, first, last + 1);
-    m->done = INT64_MIN;
     while (ra_blocks_walk_next(&walk, &column, &column_end))
         mark_seers_between(m, column * b->size, column_end * b->size, within);
 }
