@@ -8,6 +8,7 @@
 #include "report.h"
 #include "sampled_gradients.h"
 #include "sampled_rows.h"
+#include "score_gradients.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -18,6 +19,7 @@ enum { LIKE_TENSOR = -1 };
 typedef struct gradient_job {
     run_job run;
     gradient_files files;
+    score_gradients scores;
     int dtype; /* of all gradients: an ra_dtype, or LIKE_TENSOR */
     const char *checkpoint_path, *checkpoint_every;
     double seconds_forward;
@@ -42,7 +44,7 @@ static void describe_gradients(arg_option options[GRADIENT_OPTIONS])
 
 static int parse(gradient_job *job, int argc, char **argv)
 {
-    enum { OWN = 5 };
+    enum { OWN = 6 };
     arg_option options[ATTENTION_OPTIONS + GRADIENT_OPTIONS + OWN + RUN_OPTIONS + RING_OPTIONS];
     arg_option *next = options;
     const arg_option own[OWN] = {
@@ -64,6 +66,12 @@ static int parse(gradient_job *job, int argc, char **argv)
          .target = &job->dtype,
          .help = "float32, float16 or bfloat16, which .npy cannot hold (default: of each gradient\n"
                  "that of its tensor)"},
+        {.name = "scores-gradient",
+         .kind = ARG_TEXT,
+         .metavar = "FILE",
+         .target = &job->scores.path,
+         .help = "gradients of the arrays of --scores: FILE.safetensors with tensors named alibi,\n"
+                 "relative, bias and sinks, float32, of the arrays' shapes"},
         {.name = "checkpoint", .kind = ARG_TEXT, .metavar = "FILE", .target = &job->checkpoint_path},
         {.name = "checkpoint-every", .kind = ARG_TEXT, .metavar = "SECONDS", .target = &job->checkpoint_every},
     };
@@ -135,7 +143,10 @@ static void name_results(gradient_job *job)
 static int check_paths(const gradient_job *job)
 {
     const run_job *run = &job->run;
-    const run_paths others = {.pattern = run->problem.pattern, .scores = run->problem.scores, .stats = run->stats_path};
+    const run_paths others = {.pattern = run->problem.pattern,
+                              .scores = run->problem.scores,
+                              .stats = run->stats_path,
+                              .scores_gradient = job->scores.path};
     return run_files_check(run->reads, run->read_count, run->results, run->result_count, &others);
 }
 
@@ -197,6 +208,8 @@ static int prepare(gradient_job *job)
         run_job_read_in_parts(run, bytes);
     if (!code)
         code = check_paths(job);
+    if (!code)
+        code = score_gradients_prepare(&job->scores, &run->problem);
     if (!code)
         code = run->spread ? gradient_ring_plan(&job->ring, run, &job->files) : run_job_plan(run);
     return code ? code : check_forward(job);
@@ -274,7 +287,10 @@ static int deliver(gradient_job *job, const ra_stats *stats, double started)
     record.seconds_forward = job->seconds_forward;
     record.dtype = job->files.output.tensor.dtype;
     record.seconds_total = progress_clock() - started;
-    return run_job_deliver(run, &record);
+    code = score_gradients_write(&job->scores);
+    if (!code)
+        code = run_job_deliver(run, &record);
+    return code ? code : score_gradients_commit(&job->scores);
 }
 
 static int gradient(gradient_job *job)
@@ -285,6 +301,8 @@ static int gradient(gradient_job *job)
     int code = job_agree(prepare(job));
     if (!code)
         code = run_job_create(run, sample);
+    if (!code)
+        code = job_agree(job_rank() == 0 ? score_gradients_create(&job->scores) : EXIT_OK);
     if (!code)
         code = run->spread ? run_over_ranks(job) : run_in_one_piece(job, &stats);
     if (!code)
@@ -306,6 +324,7 @@ int cmd_gradient(int argc, char **argv)
         return code;
     code = gradient(&job);
     gradient_ring_free(&job.ring);
+    score_gradients_close(&job.scores);
     gradient_files_close(&job.files); /* scratch files too, before the process may be ended */
     return run_job_end(&job.run, code);
 }

@@ -16,7 +16,7 @@ typedef struct named_path {
     char part[PATH_MAX]; /* where the path of a tensor has a name after it */
 } named_path;
 
-enum { READS = 7, RESULTS = 3, OTHERS = 2 };
+enum { READS = 7, RESULTS = 3, OTHERS = 3 };
 
 /* The name under which `path` is written first must not be another file's, which would be taken for a leftover. */
 static int check_temporary(const char *option, const char *path, const char *other_option, const char *other)
@@ -103,6 +103,7 @@ int run_files_check(const run_file *reads, int read_count, const run_file *resul
         name_tensor(&results[i], false, &paths[count++]);
     paths[count++] = (named_path){.option = "stats", .path = others->stats};
     paths[count++] = (named_path){.option = "checkpoint", .path = others->checkpoint};
+    paths[count++] = (named_path){.option = "scores-gradient", .path = others->scores_gradient};
     for (int i = 0; i < count && !code; i++)
         code = check_beside(others->checkpoint, &paths[i]);
     for (int written = read_count; written < count && !code; written++)

@@ -20,10 +20,11 @@ typedef struct run_file {
 
 /* What else a run reads and writes. NULL: nothing. */
 typedef struct run_paths {
-    const char *pattern;    /* names files after '@' */
-    const char *scores;     /* the same */
-    const char *stats;      /* written */
-    const char *checkpoint; /* written, with files beside it */
+    const char *pattern;         /* names files after '@' */
+    const char *scores;          /* the same */
+    const char *stats;           /* written */
+    const char *checkpoint;      /* written, with files beside it */
+    const char *scores_gradient; /* written */
 } run_paths;
 
 /* The next file that a text, such as a pattern, names after '@' and up to '+'; *text moves behind it. False: none. */

@@ -221,17 +221,21 @@ RA_API ra_status ra_score_arrays_init(ra_score_arrays *arrays, size_t size);
  * docs/PATTERNS.md has pictures and the details. Prefixes, chunks and segments count from position 0, on all ranks.
  *
  * `scores` is a text of the same kind (NULL: scores are as they are). Terms apply to the scaled score s of a query at
- * position p and a key at position j, in the order written and before the pattern hides keys. Each is there once at
- * most: softcap:C                C tanh(s / C), C > 0 alibi[:@FILE.npy]        s - m |p - j|. Slopes m: float32
- * [heads], or those of the ALiBi paper; for heads that are no power of two P, the paper's slopes for P and then every
- * other one of those for 2P, with the largest P below relative:@FILE.npy       adds entry j - p + M, clipped to the
- * ends, of a table: float32 [heads or 1, 2M + 1] bias:@FILE.npy           adds [batch or 1, heads or 1, q_len or 1,
- * kv_len], by index, of any floating-point dtype. Read as it is needed, never whole sinks:@FILE.npy          float32
- * [heads]: one more logit in each row's softmax, without a value. It is part of the log-sum-exp. A row that sees no key
- * gives +0 and a log-sum-exp of its sink dropout:P[:seed=S]       after the softmax, weights are 0 with probability P <
- * 1, else divided by 1 - P. Draws depend on the seed (0), batch, query head and both positions alone. The log-sum-exp
- * is of the scores before it Without a file, an array is the view among the `score_arrays`. Slopes, tables and sinks
- * must be finite.
+ * position p and a key at position j, in the order written and before the pattern hides keys. A term is there once at
+ * most:
+ *     softcap:C                C tanh(s / C), C > 0
+ *     alibi[:@FILE.npy]        s - m |p - j| with slopes m, float32 [heads]. Without a file or a view, those of the
+ *                              ALiBi paper. Where heads are no power of two and P is the next one below: the paper's
+ *                              slopes for P heads, then every other one of those for 2P
+ *     relative:@FILE.npy       adds entry j - p + M of a table, float32 [heads or 1, 2M + 1], clipped to its ends
+ *     bias:@FILE.npy           adds element [batch or 1, heads or 1, q_len or 1, kv_len], by index. Its dtype is any
+ *                              floating-point one; it is read as it is needed, never whole
+ *     sinks:@FILE.npy          float32 [heads]: one more logit in the softmax of each row, without a value. It is part
+ *                              of the log-sum-exp. A row that sees no key gives +0 and its sink
+ *     dropout:P[:seed=S]       after the softmax, weights become 0 with probability P < 1, and others are divided by
+ *                              1 - P. Draws depend on the seed (0), batch, query head and both positions alone. The
+ *                              log-sum-exp is of the scores before it
+ * An array without a file is the view among the `score_arrays`. Slopes, tables and sinks must be finite.
  */
 typedef struct ra_problem {
     size_t size;
@@ -483,8 +487,9 @@ RA_API ra_status ra_system_describe(ra_system_info *info);
  *     FILE.safetensors#NAME    the tensor NAME of a .safetensors file
  *     FILE.safetensors         the only tensor of such a file; one that is made so is called "output"
  *     anything else            a .npy file; it has no RA_BF16
- * A file that is made has one tensor, and replaces the whole file that was there. A file that is opened may have any
- * header: what is wrong with it is RA_ERROR_FORMAT, with the values. Arrays may have dimensions of 0.
+ * A file that is made has one tensor, unless ra_array_create_parts makes it, and replaces the whole file that was
+ * there. A file that is opened may have any header: what is wrong with it is RA_ERROR_FORMAT, with the values. Arrays
+ * may have dimensions of 0.
  */
 typedef struct ra_array ra_array;
 
@@ -520,6 +525,20 @@ RA_API ra_status ra_array_open(const char *path, ra_array **array);
  * replaced; one that is being written, by any process, is refused with RA_ERROR_FILE.
  */
 RA_API ra_status ra_array_create(const char *path, ra_dtype dtype, int dims, const int64_t *shape, ra_array **array);
+
+/* One of the tensors of a file. */
+typedef struct ra_array_part {
+    const char *name;
+    int dims;
+    int64_t shape[RA_ARRAY_MAX_DIMS];
+} ra_array_part;
+
+/*
+ * Create a .safetensors file with several tensors of one dtype, one behind the other. The array that is written has one
+ * dimension: the elements of all of them. The path has no #NAME; otherwise as ra_array_create.
+ */
+RA_API ra_status ra_array_create_parts(const char *path, ra_dtype dtype, int count, const ra_array_part *parts,
+                                       ra_array **array);
 
 /*
  * Write to an array that another process of the same job has created and not yet committed: same path, same shape. Its

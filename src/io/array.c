@@ -3,6 +3,7 @@
 #include "io/array_format.h"
 #include "io/fingerprint.h"
 #include "io/partial.h"
+#include "io/safetensors_header.h"
 
 #include "base/checked.h"
 #include "base/sized.h"
@@ -205,19 +206,16 @@ ra_status ra_array_open(const char *path, ra_array **array)
 
 /* ---- Creating ---------------------------------------------------------------------------------------------------- */
 
-static ra_status create_and_size(ra_array *a, ra_dtype dtype, int dims, const int64_t *shape)
+/* With the bytes of its header, which is known. */
+static ra_status create_and_size(ra_array *a, const char bytes[RA_HEADER_WRITE_BYTES])
 {
     struct stat file;
-    char bytes[RA_HEADER_WRITE_BYTES];
-    ra_status status = a->format->format(a->path, a->name, dtype, dims, shape, bytes, &a->header);
-    if (status)
-        return status;
     /* The commit would fail on a directory, and would replace a device or a pipe. */
     if (stat(a->path, &file) == 0 && !S_ISREG(file.st_mode))
         return ra_fail(RA_ERROR_FILE, "%s: cannot create: %s", a->path,
                        S_ISDIR(file.st_mode) ? strerror(EISDIR) : "it exists and is not a regular file");
     /* Beside the path, so that the rename stays within one file system. */
-    status = ra_partial_create(a->path, a->temporary, &a->fd);
+    ra_status status = ra_partial_create(a->path, a->temporary, &a->fd);
     /* The full length at once: a size that the file system cannot hold is refused before the work. */
     if (!status && ftruncate(a->fd, (off_t)a->header.file_bytes) != 0)
         return fail_errno(a->path, "create");
@@ -232,8 +230,32 @@ ra_status ra_array_create(const char *path, ra_dtype dtype, int dims, const int6
         status = array_new_made(path, &a);
     if (status)
         return status;
+    char bytes[RA_HEADER_WRITE_BYTES];
     a->maker = true;
-    return hand_over(create_and_size(a, dtype, dims, shape), a, array);
+    status = a->format->format(a->path, a->name, dtype, dims, shape, bytes, &a->header);
+    return hand_over(status ? status : create_and_size(a, bytes), a, array);
+}
+
+ra_status ra_array_create_parts(const char *path, ra_dtype dtype, int count, const ra_array_part *parts,
+                                ra_array **array)
+{
+    ra_array *a = NULL;
+    const char *name = NULL;
+    ra_status status = check_names(path, array);
+    if (!status && (count < 1 || !parts))
+        status = ra_fail(RA_ERROR_ARGUMENT, "%s: %d tensors: there must be one or more", path, parts ? count : 0);
+    if (!status && path[ra_array_split_path(path, &name)])
+        status = ra_fail(RA_ERROR_ARGUMENT, "%s: has a name after '#': each of its tensors has its own", path);
+    if (!status && !name)
+        status = ra_fail(RA_ERROR_ARGUMENT, "%s: several tensors need a .safetensors file", path);
+    if (!status)
+        status = array_new(path, &a);
+    if (status)
+        return status;
+    char bytes[RA_HEADER_WRITE_BYTES];
+    a->maker = true;
+    status = ra_safetensors_format_parts(a->path, dtype, count, parts, bytes, &a->header);
+    return hand_over(status ? status : create_and_size(a, bytes), a, array);
 }
 
 /* ---- Joining ----------------------------------------------------------------------------------------------------- */

@@ -360,51 +360,79 @@ static ra_status check_name(const char *path, const char *name)
     return RA_OK;
 }
 
-static json_t *extents(const ra_array_header *h)
+static json_t *extents(const ra_array_part *part)
 {
     json_t *array = json_array();
-    for (int i = 0; i < h->dims; i++)
-        json_array_append_new(array, json_integer(h->shape[i])); /* what fails leaves an extent out */
-    if (json_array_size(array) == (size_t)h->dims)
+    for (int i = 0; i < part->dims; i++)
+        json_array_append_new(array, json_integer(part->shape[i])); /* what fails leaves an extent out */
+    if (json_array_size(array) == (size_t)part->dims)
         return array;
     json_decref(array);
     return NULL;
 }
 
-/* The text of the header; *length is that of the text. */
-static ra_status write_text(const char *path, const char *name, const char *dtype, const ra_array_header *h, char *text,
-                            size_t *length)
+/* Adds a tensor whose elements begin at byte *offset, and moves that behind them. */
+static ra_status add_part(const char *path, ra_dtype dtype, const char *dtype_name, const ra_array_part *part,
+                          json_t *root, int64_t *offset)
 {
     char shown_name[SHOWN_BYTES];
     json_error_t error;
+    ra_array_header h;
+    ra_status status = check_name(path, part->name);
+    if (!status)
+        status = ra_array_header_start(path, dtype, part->dims, part->shape, &h);
+    if (status)
+        return status;
+    h.data_at = *offset;
+    status = ra_array_header_measure(RA_ERROR_ARGUMENT, path, &h);
+    if (status)
+        return status;
     /* 'o' takes the reference, also when packing fails; a NULL part makes it fail. */
-    json_t *root = json_pack_ex(&error, 0, "{s:{s:s, s:o, s:[I, I]}}", name, "dtype", dtype, "shape", extents(h),
-                                "data_offsets", (json_int_t)0, (json_int_t)h->file_bytes);
-    if (!root && json_error_code(&error) == json_error_invalid_utf8)
-        return ra_fail(RA_ERROR_ARGUMENT, "%s: the tensor's name '%s' is not UTF-8", path, shown(name, shown_name));
-    *length = root ? json_dumpb(root, text, RA_SAFETENSORS_WRITE_BYTES - LENGTH_BYTES, JSON_COMPACT) : 0;
-    json_decref(root);
-    return *length ? RA_OK : ra_fail(RA_ERROR_MEMORY, "%s: out of memory: its header as JSON", path);
+    json_t *tensor = json_pack("{s:s, s:o, s:[I, I]}", "dtype", dtype_name, "shape", extents(part), "data_offsets",
+                               (json_int_t)*offset, (json_int_t)h.file_bytes);
+    *offset = h.file_bytes;
+    json_t *named = tensor ? json_pack_ex(&error, 0, "{s:o}", part->name, tensor) : NULL;
+    if (tensor && !named && json_error_code(&error) == json_error_invalid_utf8)
+        return ra_fail(RA_ERROR_ARGUMENT, "%s: the tensor's name '%s' is not UTF-8", path,
+                       shown(part->name, shown_name));
+    bool again = json_object_get(root, part->name) != NULL, added = named && json_object_update(root, named) == 0;
+    json_decref(named);
+    if (again)
+        return ra_fail(RA_ERROR_ARGUMENT, "%s: two tensors are called '%s'", path, shown(part->name, shown_name));
+    return added ? RA_OK : ra_fail(RA_ERROR_MEMORY, "%s: out of memory: its header as JSON", path);
 }
 
-ra_status ra_safetensors_format(const char *path, const char *name, ra_dtype dtype, int dims, const int64_t *shape,
-                                char bytes[RA_SAFETENSORS_WRITE_BYTES], ra_array_header *header)
+/* The text of the header, its length, and the bytes of the elements. */
+static ra_status write_text(const char *path, ra_dtype dtype, const char *dtype_name, int count,
+                            const ra_array_part *parts, char *text, size_t *length, int64_t *elements)
 {
-    ra_array_header h;
+    const size_t most = RA_SAFETENSORS_WRITE_BYTES - LENGTH_BYTES;
+    json_t *root = json_object();
+    ra_status status = root ? RA_OK : ra_fail(RA_ERROR_MEMORY, "%s: out of memory: its header as JSON", path);
+    *elements = 0;
+    for (int i = 0; i < count && !status; i++)
+        status = add_part(path, dtype, dtype_name, &parts[i], root, elements);
+    *length = status ? 0 : json_dumpb(root, text, most, JSON_COMPACT);
+    json_decref(root);
+    if (!status && *length == 0)
+        status = ra_fail(RA_ERROR_MEMORY, "%s: out of memory: its header as JSON", path);
+    if (!status && *length + ALIGNMENT > most)
+        status = ra_fail(RA_ERROR_ARGUMENT, "%s: the header of %d tensors takes %zu bytes: at most %zu are written",
+                         path, count, *length, most - ALIGNMENT);
+    return status;
+}
+
+ra_status ra_safetensors_format_parts(const char *path, ra_dtype dtype, int count, const ra_array_part *parts,
+                                      char bytes[RA_SAFETENSORS_WRITE_BYTES], ra_array_header *header)
+{
     size_t used = 0;
+    int64_t elements = 0;
     int line = 0;
     while (line < DTYPE_COUNT && DTYPES[line].dtype != (int)dtype)
         line++;
     if (line == DTYPE_COUNT || (int)dtype == NO_DTYPE)
         return ra_fail(RA_ERROR_ARGUMENT, "%s: .safetensors has no dtype for %s", path, ra_dtype_name(dtype));
-    ra_status status = ra_array_header_start(path, dtype, dims, shape, &h);
-    if (!status)
-        status = check_name(path, name);
-    if (!status)
-        status =
-            ra_array_header_measure(RA_ERROR_ARGUMENT, path, &h); /* with nothing before them: the elements alone */
-    if (!status)
-        status = write_text(path, name, DTYPES[line].name, &h, bytes + LENGTH_BYTES, &used);
+    ra_status status = write_text(path, dtype, DTYPES[line].name, count, parts, bytes + LENGTH_BYTES, &used, &elements);
     if (status)
         return status;
     used += LENGTH_BYTES;
@@ -412,9 +440,22 @@ ra_status ra_safetensors_format(const char *path, const char *name, ra_dtype dty
     memset(bytes + used, ' ', size - used);
     for (int i = 0; i < LENGTH_BYTES; i++)
         bytes[i] = (char)((size - LENGTH_BYTES) >> 8 * i & 0xff);
-    h.data_at = (int64_t)size;
-    status = ra_array_header_measure(RA_ERROR_ARGUMENT, path, &h);
-    if (!status)
-        *header = h;
+    *header = (ra_array_header){.dtype = dtype, .dims = 1, .data_at = (int64_t)size};
+    header->shape[0] = elements / (int64_t)ra_dtype_size(dtype);
+    return ra_array_header_measure(RA_ERROR_ARGUMENT, path, header);
+}
+
+ra_status ra_safetensors_format(const char *path, const char *name, ra_dtype dtype, int dims, const int64_t *shape,
+                                char bytes[RA_SAFETENSORS_WRITE_BYTES], ra_array_header *header)
+{
+    ra_array_header h;
+    ra_array_part part = {.name = name, .dims = dims};
+    ra_status status = ra_array_header_start(path, dtype, dims, shape, &h);
+    if (status)
+        return status;
+    memcpy(part.shape, h.shape, sizeof part.shape);
+    status = ra_safetensors_format_parts(path, dtype, 1, &part, bytes, header);
+    header->dims = dims;
+    memcpy(header->shape, h.shape, sizeof h.shape);
     return status;
 }

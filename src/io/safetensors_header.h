@@ -32,4 +32,10 @@ ra_status ra_safetensors_parse(const char *path, const char *name, const void *b
 ra_status ra_safetensors_format(const char *path, const char *name, ra_dtype dtype, int dims, const int64_t *shape,
                                 char bytes[RA_SAFETENSORS_WRITE_BYTES], ra_array_header *header);
 
+/*
+ * The same for a file with several tensors, one behind the other: `header` is of all their elements, in one dimension.
+ */
+ra_status ra_safetensors_format_parts(const char *path, ra_dtype dtype, int count, const ra_array_part *parts,
+                                      char bytes[RA_SAFETENSORS_WRITE_BYTES], ra_array_header *header);
+
 #endif

@@ -509,6 +509,51 @@ static void makes_names_as_asked(void **state)
     assert_int_equal(folder_entries(), 1);
 }
 
+static void writes_several_tensors(void **state)
+{
+    (void)state;
+    const ra_array_part parts[] = {
+        {.name = "b", .dims = 2, .shape = {2, 3}}, {.name = "a", .dims = 1, .shape = {4}}, {.name = "none", .dims = 0}};
+    const float values[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
+    float got[6];
+    ra_array *array;
+    ra_array_info info = RA_ARRAY_INFO_INIT;
+    assert_int_equal(ra_array_create_parts("a.safetensors", RA_F32, 3, parts, &array), RA_OK);
+    assert_int_equal(ra_array_describe(array, &info), RA_OK);
+    assert_true(info.dims == 1 && info.count == 11);
+    assert_int_equal(ra_array_write(array, 0, 11, values), RA_OK);
+    assert_int_equal(folder_entries(), 1);
+    assert_int_equal(ra_array_commit(array), RA_OK);
+    ra_array_close(array);
+    assert_int_equal(ra_array_open("a.safetensors#a", &array), RA_OK);
+    assert_int_equal(ra_array_describe(array, &info), RA_OK);
+    assert_true(info.dtype == RA_F32 && info.dims == 1 && info.shape[0] == 4);
+    assert_int_equal(ra_array_read(array, 0, 4, got), RA_OK);
+    assert_memory_equal(got, values + 6, 4 * sizeof *got);
+    ra_array_close(array);
+    assert_int_equal(ra_array_open("a.safetensors#b", &array), RA_OK);
+    assert_int_equal(ra_array_read(array, 0, 6, got), RA_OK);
+    assert_memory_equal(got, values, sizeof got);
+    ra_array_close(array);
+}
+
+static void refuses_several_tensors(void **state)
+{
+    (void)state;
+    const ra_array_part twice[] = {{.name = "a", .dims = 1, .shape = {4}}, {.name = "a", .dims = 1, .shape = {4}}};
+    ra_array *array;
+    assert_int_equal(ra_array_create_parts("a.npy", RA_F32, 1, twice, &array), RA_ERROR_ARGUMENT);
+    assert_string_equal(ra_last_message(), "a.npy: several tensors need a .safetensors file");
+    assert_int_equal(ra_array_create_parts("a.safetensors#a", RA_F32, 1, twice, &array), RA_ERROR_ARGUMENT);
+    assert_string_equal(ra_last_message(), "a.safetensors#a: has a name after '#': each of its tensors has its own");
+    assert_int_equal(ra_array_create_parts("a.safetensors", RA_F32, 0, twice, &array), RA_ERROR_ARGUMENT);
+    assert_string_equal(ra_last_message(), "a.safetensors: 0 tensors: there must be one or more");
+    assert_int_equal(ra_array_create_parts("a.safetensors", RA_F32, 2, twice, &array), RA_ERROR_ARGUMENT);
+    assert_string_equal(ra_last_message(), "a.safetensors: two tensors are called 'a'");
+    assert_null(array);
+    assert_int_equal(folder_entries(), 0);
+}
+
 static void appears_on_commit_only(void **state)
 {
     (void)state;
@@ -629,6 +674,8 @@ int main(void)
         IN_FOLDER(reads_long_headers),
         IN_FOLDER(writes_what_it_reads),
         IN_FOLDER(makes_names_as_asked),
+        IN_FOLDER(writes_several_tensors),
+        IN_FOLDER(refuses_several_tensors),
         IN_FOLDER(appears_on_commit_only),
         IN_FOLDER(processes_write_one_array),
         IN_FOLDER(joins_the_same_array_only),
