@@ -51,6 +51,9 @@ int bench_ring_rank(const bench_options *options);
 /* ringattn bench sparse: dilated, block-sparse and windowed attention against the peak and against all pairs. */
 int bench_sparse(const bench_options *options);
 
+/* ringattn bench scores: what the terms of scores cost, beside a plain run. */
+int bench_scores(const bench_options *options);
+
 /* ringattn bench extreme: up to a billion tokens in a budget. */
 int bench_extreme(const bench_options *options);
 

@@ -75,11 +75,14 @@ static int64_t meant(int64_t value, int64_t same)
 static json_t *problem_of(const result_row *row)
 {
     const ra_problem *p = &row->problem;
-    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:s}", "batch", (json_int_t)p->batch, "q_len",
-                     (json_int_t)p->q_len, "kv_len", (json_int_t)meant(p->kv_len, p->q_len), "heads",
-                     (json_int_t)p->heads, "kv_heads", (json_int_t)meant(p->kv_heads, p->heads), "head_dim",
-                     (json_int_t)p->head_dim, "value_dim", (json_int_t)meant(p->value_dim, p->head_dim), "dtype",
-                     ra_dtype_name(row->dtype), "pattern", p->pattern ? p->pattern : "full");
+    json_t *problem = json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:s}", "batch", (json_int_t)p->batch, "q_len",
+                                (json_int_t)p->q_len, "kv_len", (json_int_t)meant(p->kv_len, p->q_len), "heads",
+                                (json_int_t)p->heads, "kv_heads", (json_int_t)meant(p->kv_heads, p->heads), "head_dim",
+                                (json_int_t)p->head_dim, "value_dim", (json_int_t)meant(p->value_dim, p->head_dim),
+                                "dtype", ra_dtype_name(row->dtype), "pattern", p->pattern ? p->pattern : "full");
+    if (p->scores)
+        json_object_set_new(problem, "scores", json_string(p->scores));
+    return problem;
 }
 
 static json_t *run_of(const result_row *row)

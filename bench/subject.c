@@ -88,6 +88,8 @@ static ra_problem problem_of(const subject_spec *spec)
     problem.kv_heads = spec->shape.kv_heads;
     problem.head_dim = spec->shape.dim;
     problem.pattern = spec->pattern;
+    problem.scores = spec->scores;
+    problem.score_arrays = spec->arrays;
     return problem;
 }
 

@@ -16,6 +16,8 @@ typedef struct subject_spec {
     int number; /* among its suite's cases */
     bench_shape shape;
     const char *pattern;
+    const char *scores;            /* NULL: none, */
+    const ra_score_arrays *arrays; /* with these */
     subject_how how;
     ra_strategy strategy; /* and the rest of these: unless it is in one piece */
     ra_order order;

@@ -95,6 +95,16 @@ static const bench_suite SUITES[] = {
      .quick = "a quarter of the lengths, two rounds",
      .length_help = "length of the dense case (default 16384); others are 4 to 64 times as long",
      .example = "ringattn bench sparse --quick"},
+    {.name = "scores",
+     .run = bench_scores,
+     .rounds = 7,
+     .quick_rounds = 3,
+     .samples = true,
+     .length = true,
+     .summary = "What softcaps, biases, sinks, dropout and masks of single pairs cost, beside a plain run.",
+     .quick = "2048 tokens, three rounds",
+     .length_help = "length of the sequence (default 8192)",
+     .example = "ringattn bench scores --quick"},
     {.name = "tiles",
      .run = bench_tiles,
      .rounds = 7,
@@ -334,11 +344,11 @@ int cmd_bench(int argc, char **argv)
             return compare_files(argc, argv);
     const bench_suite *suite = argc < 2 ? NULL : find(argv[1]);
     if (!suite)
-        return report(
-            EXIT_USAGE,
-            "expected one of the suites compare, kernel, backward, memory, ring, sparse, tiles, extreme and all, or "
-            "--compare, found %s",
-            argc < 2 ? "nothing" : argv[1]);
+        return report(EXIT_USAGE,
+                      "expected one of the suites compare, kernel, backward, memory, ring, sparse, scores, tiles, "
+                      "extreme and all, or "
+                      "--compare, found %s",
+                      argc < 2 ? "nothing" : argv[1]);
     interrupt_waits();
     bench_options bench = {.interrupted = interrupted, .mpi = job_mpi_name()};
     int code = parse(suite, argc - 1, argv + 1, &bench);

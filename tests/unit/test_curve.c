@@ -48,7 +48,7 @@ static void every_cell_once(void **state)
     free(cells);
 }
 
-/* Row goes through all groups of a block, then of the next. */
+/* Row takes a group through all blocks, then the next group. */
 static void row_order(void **state)
 {
     (void)state;
