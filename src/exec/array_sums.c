@@ -134,10 +134,10 @@ int64_t ra_array_task_bytes(const ra_plan *p, int64_t heads)
     return sums * (int64_t)sizeof(ra_exact_sum) + rows * (int64_t)sizeof(ra_array_touched);
 }
 
-void ra_array_task_begin(ra_array_task *task, ra_array_sums *sums, int64_t batch, int64_t first_head, int64_t heads,
-                         char *memory)
+void ra_array_task_begin(ra_array_task *task, const ra_plan *plan, ra_array_sums *sums, int64_t batch,
+                         int64_t first_head, int64_t heads, char *memory)
 {
-    *task = (ra_array_task){.sums = sums, .batch = batch, .first_head = first_head, .heads = heads};
+    *task = (ra_array_task){.plan = plan, .sums = sums, .batch = batch, .first_head = first_head, .heads = heads};
     if (!sums)
         return;
     task->slopes = (ra_exact_sum *)memory;
@@ -274,7 +274,7 @@ void ra_array_task_add(ra_array_task *task, const ra_score_place *place, int lan
                        const float *cap_slope)
 {
     const ra_array_sums *sums = task->sums;
-    const ra_plan *p = sums->plan;
+    const ra_plan *p = task->plan;
     const ra_scores *s = p->scores;
     pairs t = {.place = place, .lanes = lanes, .d_scores = d_scores, .cap_slope = cap_slope};
     int64_t head = place->head - task->first_head;

@@ -66,6 +66,7 @@ typedef struct ra_array_touched {
 } ra_array_touched;
 
 typedef struct ra_array_task {
+    const ra_plan *plan; /* of the task's batch */
     ra_array_sums *sums;
     int64_t batch, first_head, heads;
     ra_exact_sum *slopes;      /* [heads] */
@@ -77,8 +78,8 @@ typedef struct ra_array_task {
 /* Scratch of a worker whose tasks have so many heads. It is zeroed once; tasks leave it so. */
 int64_t ra_array_task_bytes(const ra_plan *plan, int64_t heads);
 
-void ra_array_task_begin(ra_array_task *task, ra_array_sums *sums, int64_t batch, int64_t first_head, int64_t heads,
-                         char *memory);
+void ra_array_task_begin(ra_array_task *task, const ra_plan *plan, ra_array_sums *sums, int64_t batch,
+                         int64_t first_head, int64_t heads, char *memory);
 
 /*
  * The gradients of the scores of a tile, after all terms: d_scores[key][lane], of keys and lanes of `place`. cap_slope:

@@ -168,7 +168,7 @@ static void begin_scores(gradient_task *t, const ra_plan *p)
     const ra_workload *work = w->run->work;
     ra_score_tiles_begin(&t->stages, p, w->run->kernel, t->batch, work->grouping.lanes,
                          work->tile_units * work->task_heads, w->scratch + w->layout->stage);
-    ra_array_task_begin(&t->array_sums, w->run->array_sums, t->batch, t->tile.first_head, t->tile.heads,
+    ra_array_task_begin(&t->array_sums, p, w->run->array_sums, t->batch, t->tile.first_head, t->tile.heads,
                         w->scratch + w->layout->array_sums);
     t->call.cap_slope = has_softcap(p) ? (float *)(w->scratch + w->layout->cap_slope) : NULL;
 }
