@@ -181,7 +181,11 @@ typedef struct ra_score_arrays {
     const ra_tensor *mask;      /* mask: RA_BOOL, batch or 1, seq q_len, heads or 1, dim kv_len */
     const ra_tensor *lengths;   /* lengths: RA_I64, batch, dim 2 or 3 */
     const ra_tensor *documents; /* documents: RA_I64, seq as many as there are, dim 1 or 2 */
-    /* Where ra_backward puts the gradients of these arrays: RA_F32, of the same shapes. NULL: not computed. */
+    /*
+     * Where ra_backward puts the gradients of these arrays: RA_F32, of the same shapes. NULL: not computed. Over ranks
+     * the total is on every rank; ranks of one process may have the same arrays. Those of slopes, table, sinks and of a
+     * bias with one row for all queries have the same bits for any number of threads and ranks, order and transport.
+     */
     const ra_tensor *d_slopes, *d_table, *d_bias, *d_sinks;
 } ra_score_arrays;
 
