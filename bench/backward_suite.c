@@ -168,11 +168,7 @@ int bench_backward(const bench_options *options)
     ra_system_info machine = RA_SYSTEM_INFO_INIT;
     results *kept = NULL;
     backward_bench *b = calloc(1, sizeof *b);
-    int code = b ? results_open(options, &kept) : 2;
-    if (!code && ra_system_describe(&machine)) {
-        fprintf(stderr, "ringattn bench: %s\n", ra_last_message());
-        code = 2;
-    }
+    int code = b ? results_open_here(options, &machine, &kept) : 2;
     if (!code) {
         b->options = options;
         b->kernel = machine.kernel;

@@ -41,6 +41,14 @@ int results_open(const bench_options *options, results **opened)
     return 2;
 }
 
+int results_open_here(const bench_options *options, ra_system_info *machine, results **opened)
+{
+    if (!ra_system_describe(machine))
+        return results_open(options, opened);
+    fprintf(stderr, "ringattn bench: %s\n", ra_last_message());
+    return 2;
+}
+
 void results_bandwidth(results *r, double bandwidth)
 {
     r->bandwidth = bandwidth;

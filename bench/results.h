@@ -49,6 +49,9 @@ typedef struct results results;
 /* Adds to options->output; without one rows go nowhere. 0; on failure 2, with a message. */
 int results_open(const bench_options *options, results **opened);
 
+/* The same, once it is known what machine this is. */
+int results_open_here(const bench_options *options, ra_system_info *machine, results **opened);
+
 /* What reading memory gives, for all rows to come: bytes per second. */
 void results_bandwidth(results *r, double bandwidth);
 

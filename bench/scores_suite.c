@@ -176,11 +176,7 @@ int bench_scores(const bench_options *options)
     ra_system_info machine = RA_SYSTEM_INFO_INIT;
     results *kept = NULL;
     scores_bench *b = calloc(1, sizeof *b);
-    int code = b ? results_open(options, &kept) : 2;
-    if (!code && ra_system_describe(&machine)) {
-        fprintf(stderr, "ringattn bench: %s\n", ra_last_message());
-        code = 2;
-    }
+    int code = b ? results_open_here(options, &machine, &kept) : 2;
     if (!code) {
         b->options = options;
         b->length = options->length ? options->length : options->quick ? QUICK_LENGTH : LENGTH;

@@ -236,12 +236,7 @@ int bench_sparse(const bench_options *options)
     ra_system_info machine = RA_SYSTEM_INFO_INIT;
     results *kept = NULL;
     sparse_bench *b = calloc(1, sizeof *b);
-    if (!b || ra_system_describe(&machine)) {
-        fprintf(stderr, "ringattn bench: %s\n", b ? ra_last_message() : "out of memory");
-        free(b);
-        return 2;
-    }
-    if (results_open(options, &kept)) {
+    if (!b || results_open_here(options, &machine, &kept)) {
         free(b);
         return 2;
     }
