@@ -184,7 +184,8 @@ typedef struct ra_score_arrays {
     /*
      * Where ra_backward puts the gradients of these arrays: RA_F32, of the same shapes. NULL: not computed. Over ranks
      * the total is on every rank; ranks of one process may have the same arrays. Those of slopes, table, sinks and of a
-     * bias with one row for all queries have the same bits for any number of threads and ranks, order and transport.
+     * bias with one row for all queries have the same bits for any number of threads and ranks, strategy, order and
+     * transport, from the same output and lse.
      */
     const ra_tensor *d_slopes, *d_table, *d_bias, *d_sinks;
 } ra_score_arrays;

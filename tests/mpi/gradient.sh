@@ -33,6 +33,22 @@ over 2 attend "${qkv[@]}" --pattern causal --output o.npy --lse l.npy --transpor
 with 2 --strategy allgather --output o.npy --lse l.npy
 for name in dq dk dv; do cmp $name.npy whole/$name.npy || fail "with results given: other bits of $name"; done
 
+# Scores: from one output and lse, the gradients of their arrays have the bits of a run in one piece.
+quietly generate --shape 4 --seed 5 --output slopes.npy --distribution uniform
+quietly generate --shape 4 --seed 6 --output sinks.npy
+quietly generate --shape 1,41 --seed 7 --output table.npy
+quietly generate --shape 2,1,300,300 --seed 8 --output bias.npy
+causal=("${given[@]}")
+scores=(--pattern causal --scores relative:@table.npy+softcap:9+bias:@bias.npy+alibi:@slopes.npy+sinks:@sinks.npy+dropout:0.1)
+quietly attend "${qkv[@]}" "${scores[@]}" --output scored.npy --lse scored_lse.npy
+given=("${qkv[@]}" "${scores[@]}" --output-gradient do.npy --output scored.npy --lse scored_lse.npy)
+quietly gradient "${given[@]}" "${results[@]}" --scores-gradient whole.safetensors
+for strategy in broadcast ring allgather; do
+    with 3 --strategy $strategy --order striped --scores-gradient ds.safetensors
+    cmp ds.safetensors whole.safetensors || fail "$strategy: other bits of the gradients of scores"
+done
+given=("${causal[@]}")
+
 # Results of another forward pass are refused by the first process, and nothing is written.
 rm dq.npy dk.npy dv.npy
 over 2 gradient "${qkv[@]}" --output-gradient do.npy --output o.npy --lse l.npy "${results[@]}" --transport mpi &&
