@@ -403,6 +403,17 @@ RA_API const char *ra_preset(const char *name);
 /* The names, one after the other from 0 on; NULL after the last. */
 RA_API const char *ra_preset_name(int i);
 
+/* ---- Tables of relative positions ------------------------------------------------------------------------------ */
+
+/*
+ * A table for `relative` out of the buckets of T5: table[heads][2 * max_distance + 1] from weights[buckets][heads], as
+ * the model has them (relative_attention_bias.weight). Bidirectional: half of the buckets are for keys behind the
+ * query, as in encoders; else, as in decoders, these have that of distance 0. T5 has 32 buckets and a max_distance of
+ * 128, from which on all distances share a bucket. T5 uses a scale of 1.
+ */
+RA_API ra_status ra_relative_from_buckets(const float *weights, int64_t buckets, int64_t heads, int bidirectional,
+                                          int64_t max_distance, float *table);
+
 /* ---- What a plan will do --------------------------------------------------------------------------------------- */
 
 /* Known before anything is allocated. Counts are summed over batch and query heads. */

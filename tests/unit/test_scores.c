@@ -174,6 +174,48 @@ static void dropout_is_as_frequent_as_said(void **state)
     ra_plan_free(plan);
 }
 
+/* ---- T5's buckets --------------------------------------------------------------------------------------------------
+ */
+
+/* Where buckets of the model's own code begin, for 32 buckets and a distance of 128: 16 each way, or 32 backward. */
+static void tables_of_t5(void **state)
+{
+    (void)state;
+    enum { BUCKETS = 32, FAR = 128, WIDTH = 2 * FAR + 1, TWO = 2 };
+    static const int both[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 23, 32, 46, 64, 91, 129};
+    static const int back[] = {16, 19, 21, 24, 27, 31, 35, 40, 46, 52, 59, 67, 77, 87, 99, 113, 129};
+    float weights[BUCKETS][TWO], table[TWO][WIDTH];
+    for (int i = 0; i < BUCKETS; i++)
+        weights[i][0] = (float)i, weights[i][1] = (float)-i;
+    assert_int_equal(ra_relative_from_buckets(weights[0], BUCKETS, TWO, 1, FAR, table[0]), RA_OK);
+    for (int bucket = 0; bucket < 16; bucket++)
+        for (int apart = both[bucket]; apart < both[bucket + 1]; apart++) {
+            assert_true(table[0][FAR - apart] == (float)bucket);
+            assert_true(table[1][FAR - apart] == (float)-bucket);
+            assert_true(apart == 0 || table[0][FAR + apart] == (float)(16 + bucket));
+        }
+    assert_int_equal(ra_relative_from_buckets(weights[0], BUCKETS, TWO, 0, FAR, table[0]), RA_OK);
+    for (int apart = 0; apart < 16; apart++)
+        assert_true(table[0][FAR - apart] == (float)apart && table[0][FAR + apart] == 0);
+    for (int bucket = 16; bucket < 32; bucket++)
+        for (int apart = back[bucket - 16]; apart < back[bucket - 15]; apart++)
+            assert_true(table[0][FAR - apart] == (float)bucket);
+}
+
+static void buckets_that_are_refused(void **state)
+{
+    (void)state;
+    float one[64] = {0};
+    assert_int_equal(ra_relative_from_buckets(NULL, 32, 1, 1, 128, one), RA_ERROR_ARGUMENT);
+    assert_string_equal(ra_last_message(), "weights is NULL");
+    assert_int_equal(ra_relative_from_buckets(one, 3, 1, 1, 128, one), RA_ERROR_ARGUMENT);
+    assert_string_equal(ra_last_message(), "buckets 3: must be 4..16777216");
+    assert_int_equal(ra_relative_from_buckets(one, 32, 0, 1, 128, one), RA_ERROR_ARGUMENT);
+    assert_string_equal(ra_last_message(), "heads 0: must be >= 1");
+    assert_int_equal(ra_relative_from_buckets(one, 32, 1, 1, 8, one), RA_ERROR_ARGUMENT);
+    assert_string_equal(ra_last_message(), "max_distance 8: must be 9..16777216 with 32 buckets");
+}
+
 /* ---- Files ---------------------------------------------------------------------------------------------------------
  */
 
@@ -372,6 +414,8 @@ int main(void)
         cmocka_unit_test(arrays_in_memory),
         cmocka_unit_test(derivatives),
         cmocka_unit_test(dropout_is_as_frequent_as_said),
+        cmocka_unit_test(tables_of_t5),
+        cmocka_unit_test(buckets_that_are_refused),
         IN_FOLDER(arrays_in_files),
         IN_FOLDER(a_bias_that_becomes_shorter),
         IN_FOLDER(files_that_do_not_fit),
