@@ -1,7 +1,6 @@
 /* The public functions: validate, resolve defaults, hand on. */
 #include "base/checked.h"
 #include "base/cpu.h"
-#include "base/overlap.h"
 #include "base/sized.h"
 #include "base/tensor.h"
 #include "base/threads.h"
@@ -301,8 +300,8 @@ static ra_status check_outputs(const ra_plan *p, const ra_tensor *q, const ra_te
     if (!status && lse && lse->dtype != RA_F32)
         status = ra_fail(RA_ERROR_ARGUMENT, "lse: dtype %s: must be float32", ra_dtype_name(lse->dtype));
     if (!status)
-        status = ra_check_apart((const ra_tensor *const[]){q, k, v, output, lse},
-                                (const char *const[]){"query", "key", "value", "output", "lse"}, 3, 5);
+        status = ra_scores_check_apart(p->scores, (const ra_tensor *const[]){q, k, v, output, lse},
+                                       (const char *const[]){"query", "key", "value", "output", "lse"}, 3, 5);
     return status;
 }
 

@@ -268,6 +268,53 @@ static void softcap_before_and_after(void **state)
     }
 }
 
+/* Tiles along a curve, with the steps of their stages. */
+static void tile_orders(void **state)
+{
+    (void)state;
+    static const bool all[D_INPUTS] = {true, true, true};
+    for (uint64_t seed = 1; seed <= 6; seed++) {
+        choices c = {seed};
+        ra_options options = RA_OPTIONS_INIT;
+        scene s = {.problem = odd_problem(seed % 2 ? "causal" : "dilated:16/1,64/4", 2)};
+        s.problem.kv_len = 700;
+        scene_make(&s, WITH_ANY, &c, true);
+        gradients_run(&s.g, RA_KERNEL_AUTO, 1);
+        scene_solve(&s);
+        wipe_arrays(&s);
+        options.tiles = seed % 3 ? RA_TILES_HILBERT : RA_TILES_SERPENTINE;
+        options.threads = 2;
+        gradients_run_as(&s.g, &options, all, NULL);
+        judge(&s, ra_tile_order_name(options.tiles), seed);
+        scene_free(&s);
+    }
+}
+
+/* A plan for more keys, and tensors with those that are there. A bias has a length of its own. */
+static void fewer_keys(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 6; seed++) {
+        choices c = {seed};
+        ra_plan *plan = NULL;
+        scene s = {.problem = odd_problem(seed % 2 ? "causal" : "window:30,5", 2)};
+        scene_make(&s, WITH_ANY & ~(unsigned)WITH_BIAS, &c, true);
+        gradients_run(&s.g, RA_KERNEL_AUTO, 2); /* output and lse */
+        scene_solve(&s);
+        wipe_arrays(&s);
+        const ra_tensor *t = s.g.s.tensors;
+        ra_problem longer = s.problem;
+        longer.kv_len += 300;
+        REQUIRE(!ra_plan_create(&longer, NULL, &plan), "%s", ra_last_message());
+        REQUIRE(!ra_backward(plan, &t[0], &t[1], &t[2], &t[SAMPLE_OUTPUT], &t[SAMPLE_LSE], &s.g.d[D_OUTPUT].view,
+                             &s.g.d[D_LSE].view, &s.g.d[D_QUERY].view, &s.g.d[D_KEY].view, &s.g.d[D_VALUE].view, NULL),
+                "%s", ra_last_message());
+        ra_plan_free(plan);
+        judge(&s, "fewer keys", seed);
+        scene_free(&s);
+    }
+}
+
 /* ---- Bits -------------------------------------------------------------------------------------------------------- */
 
 /* Of everything, a bias that heads and batches share included. */
@@ -377,7 +424,7 @@ static void empty_rows_have_their_sink(void **state)
     }
 }
 
-/* Gradients that share memory with anything are refused. */
+/* What is written shares memory with nothing: gradients of arrays with no tensor, an output with no array. */
 static void arrays_that_overlap(void **state)
 {
     (void)state;
@@ -395,6 +442,11 @@ static void arrays_that_overlap(void **state)
                                  NULL, &s.g.d[D_QUERY].view, NULL, NULL, NULL),
                      RA_ERROR_ARGUMENT);
     assert_non_null(strstr(ra_last_message(), "d_sinks"));
+    ra_plan_free(plan);
+    s.scores.views[SCORE_SINKS].data = t[SAMPLE_OUTPUT].data;
+    assert_int_equal(ra_plan_create(&s.problem, NULL, &plan), RA_OK);
+    assert_int_equal(ra_forward(plan, &t[0], &t[1], &t[2], &t[SAMPLE_OUTPUT], &t[SAMPLE_LSE], NULL), RA_ERROR_ARGUMENT);
+    assert_non_null(strstr(ra_last_message(), "sinks"));
     ra_plan_free(plan);
     scene_free(&s);
 }
@@ -559,6 +611,8 @@ int main(void)
         cmocka_unit_test(each_term_alone),
         cmocka_unit_test(softcap_before_and_after),
         cmocka_unit_test(random_problems),
+        cmocka_unit_test(tile_orders),
+        cmocka_unit_test(fewer_keys),
         cmocka_unit_test(bits_do_not_depend_on_threads),
         cmocka_unit_test(any_of_the_arrays),
         cmocka_unit_test(dropout_drops_the_same_in_both_directions),
