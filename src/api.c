@@ -9,6 +9,7 @@
 #include "io/bias_file.h"
 #include "io/pattern_files.h"
 #include "io/score_files.h"
+#include "plan/batch.h"
 #include "plan/shorten.h"
 #include "ringattn/ringattn.h"
 #include "score/scores.h"
@@ -125,11 +126,14 @@ const char *ra_tile_order_name(ra_tile_order order)
 /* The arrays are all there, as NULL or as views. */
 static ra_status parse_pattern(const ra_problem *p, ra_pattern *pattern)
 {
-    static const ra_pattern_files files = {ra_load_integers, ra_load_mask};
+    static const ra_pattern_files files = {ra_load_integers, ra_load_mask, ra_load_pairs};
     ra_pattern_shape shape = {.kv_len = p->kv_len, .heads = p->heads, .origin = p->key_position, .q_len = p->q_len};
     shape.placed = p->query_position != RA_SAME;
     shape.offset = shape.placed ? p->query_position - p->key_position : p->kv_len - p->q_len;
+    shape.batch = p->batch;
     shape.documents = p->score_arrays->documents;
+    shape.lengths = p->score_arrays->lengths;
+    shape.mask = p->score_arrays->mask;
     return ra_pattern_parse(p->pattern ? p->pattern : "full", &shape, &files, pattern);
 }
 
@@ -140,8 +144,6 @@ static ra_status parse_scores(const ra_problem *p, ra_plan *plan)
                                          ra_bias_read, ra_bias_failed, ra_bias_close};
     const ra_score_shape shape = {p->batch, p->q_len, p->kv_len, p->heads};
     const ra_score_arrays *a = p->score_arrays;
-    if (a->mask || a->lengths)
-        return ra_fail(RA_ERROR_UNSUPPORTED, "score_arrays: mask and lengths: not in this version");
     ra_status status = ra_scores_parse(p->scores, &shape, a, &files, &plan->scores);
     plan->scores_bytes = plan->scores ? plan->scores->bytes : 0;
     plan->has_bias = plan->scores && plan->scores->bias.heads > 0;
@@ -270,7 +272,7 @@ ra_status ra_plan_visible(const ra_plan *p, int64_t head, int64_t query, int64_t
         return ra_fail(RA_ERROR_ARGUMENT, "keys %lld to %lld + %lld: must be within 0..%lld", (long long)first_key,
                        (long long)first_key, (long long)count, (long long)p->kv_len);
     for (int64_t i = 0; i < count; i++)
-        counts[i] = (uint8_t)ra_pattern_sees(&p->pattern, head, query + p->offset, first_key + i);
+        counts[i] = (uint8_t)ra_plan_sees(p, 0, head, query, first_key + i);
     return RA_OK;
 }
 
@@ -312,7 +314,7 @@ static ra_status run(const ra_plan *p, int64_t keys, const ra_tensor *q, const r
     const ra_kernel *kernel = NULL;
     ra_shorter_plan shorter;
     ra_status status = ra_kernel_find(p->kernel, &kernel);
-    if (!status && keys < p->kv_len) {
+    if (!status && ra_plan_differs(p, keys)) {
         status = ra_plan_shorten(p, keys, &shorter);
         if (!status && keys > 0 && p->all.tasks > 0)
             status = ra_plan_lay_out_shorter(p, &shorter);
@@ -356,7 +358,7 @@ ra_status ra_reference_row(const ra_plan *p, const ra_tensor *q, const ra_tensor
                        (long long)batch, (long long)head, (long long)query, (long long)p->batch, (long long)p->heads,
                        (long long)p->q_len);
     ra_shorter_plan shorter;
-    if (keys < p->kv_len) {
+    if (ra_plan_differs(p, keys)) {
         status = ra_plan_shorten(p, keys, &shorter);
         p = &shorter.plan;
     }

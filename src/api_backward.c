@@ -58,7 +58,7 @@ static ra_status run(const ra_plan *p, int64_t keys, const ra_gradient_tensors *
     const ra_kernel *kernel = NULL;
     ra_shorter_plan shorter;
     ra_status status = ra_kernel_find(p->kernel, &kernel);
-    if (!status && keys < p->kv_len) {
+    if (!status && ra_plan_differs(p, keys)) {
         status = ra_plan_shorten(p, keys, &shorter);
         p = &shorter.plan;
     }

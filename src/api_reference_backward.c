@@ -35,7 +35,7 @@ ra_status ra_reference_backward(const ra_plan *p, const ra_tensor *q, const ra_t
     if (!status)
         status = check_gradients(p, d_output, d_lse);
     ra_shorter_plan shorter;
-    if (!status && keys < p->kv_len) {
+    if (!status && ra_plan_differs(p, keys)) {
         status = ra_plan_shorten(p, keys, &shorter);
         p = &shorter.plan;
     }

@@ -5,6 +5,7 @@
 #include "base/sized.h"
 #include "base/tensor.h"
 #include "base/threads.h"
+#include "plan/batch.h"
 #include "ring/checkpoint.h"
 #include "ring/engine.h"
 #include "ring/link.h"
@@ -138,6 +139,8 @@ static ra_status execute(const ra_ring_plan *ring, ra_comm *comm, const ra_tenso
     int ranks = ring->options.ranks;
     ra_rank_stats *all = NULL;
     ra_status status = stats ? ra_check_sized(stats, &ra_sized_rank_stats) : RA_OK;
+    if (!status)
+        status = ra_plan_check_unchanged(ring->plan);
     size_t size = stats ? stats->size : 0;
     if (!status && stats && !(all = calloc((size_t)ranks, sizeof *all)))
         status = ra_fail(RA_ERROR_MEMORY, "out of memory: statistics of %d ranks", ranks);

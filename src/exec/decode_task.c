@@ -21,6 +21,11 @@ typedef struct decode_task {
     ra_score_rows scores;
 } decode_task;
 
+int64_t ra_decode_task_batch(const ra_run *run, int64_t task)
+{
+    return task / run->spans / ra_ceil_div(run->plan->kv_heads, run->work->task_heads);
+}
+
 static decode_task lay_out(const ra_worker *w, int64_t task)
 {
     const ra_plan *p = w->run->plan;
@@ -31,7 +36,7 @@ static decode_task lay_out(const ra_worker *w, int64_t task)
     decode_task t = {0};
     t.span = task % spans;
     t.first_head = task / spans % head_tasks * work->task_heads;
-    t.batch = task / spans / head_tasks;
+    t.batch = ra_decode_task_batch(w->run, task);
     t.heads = ra_min(work->task_heads, p->kv_heads - t.first_head);
     t.head_rows = p->group_heads * work->queries.rows;
     t.query = (float *)(at + s->query);

@@ -94,10 +94,24 @@ void ra_run_merge(const ra_run *run, float *into, float *from);
 /* Write the rows of groups first .. first + count - 1, of all batches and heads, from the states. Destroys these. */
 void ra_run_finish(const ra_run *run, int64_t first, int64_t count);
 
+/* A run of one batch element, where elements differ in what they see. */
+typedef struct ra_element_run {
+    ra_run run;
+    ra_plan plan;
+    ra_workload work;
+} ra_element_run;
+
+/* The run that a task works with: the run itself, or the one of its batch element, in `element`. */
+const ra_run *ra_run_of_batch(const ra_run *run, int64_t batch, ra_element_run *element);
+
 /* ---- Shared by both kinds of task ------------------------------------------------------------------------------ */
 
 void ra_tile_task(ra_worker *worker, int64_t task);
 void ra_decode_task(ra_worker *worker, int64_t task);
+
+/* The batch element of a task. */
+int64_t ra_tile_task_batch(const ra_run *run, int64_t task);
+int64_t ra_decode_task_batch(const ra_run *run, int64_t task);
 
 /* After each block of keys: count, let the calling thread poll; true when the run has been cancelled. */
 bool ra_worker_done(ra_worker *worker, double pairs);

@@ -9,6 +9,7 @@
 #include "base/memory.h"
 #include "base/tensor.h"
 #include "base/threads.h"
+#include "plan/batch.h"
 #include "score/scores.h"
 
 #include <fenv.h>
@@ -68,7 +69,8 @@ static double lse_of(const ra_plan *p, int64_t head, bool empty, float max, floa
 
 void ra_finish(const ra_run *run, int64_t batch, int64_t head, const ra_group *group, float *state)
 {
-    const ra_plan *p = run->plan;
+    ra_plan copy;
+    const ra_plan *p = ra_plan_of_batch(run->plan, batch, &copy);
     int lanes = run->work->grouping.lanes;
     if (has_sinks(p))
         add_sink(p, head, group->rows, lanes, state);
@@ -180,6 +182,25 @@ static void hand_in(ra_worker *w, ra_run *run)
     w->busy = 0;
 }
 
+const ra_run *ra_run_of_batch(const ra_run *run, int64_t batch, ra_element_run *e)
+{
+    if (!ra_plan_by_batch(run->plan))
+        return run;
+    e->run = *run;
+    e->run.plan = ra_plan_of_batch(run->plan, batch, &e->plan);
+    e->run.work = ra_workload_of_batch(run->work, &e->plan, &e->work);
+    return &e->run;
+}
+
+static void work_task(ra_worker *w, const ra_run *run, int64_t task)
+{
+    bool decoding = run->plan->variant == RA_VARIANT_DECODE;
+    ra_element_run element;
+    w->run = ra_run_of_batch(run, (decoding ? ra_decode_task_batch : ra_tile_task_batch)(run, task), &element);
+    (decoding ? ra_decode_task : ra_tile_task)(w, task);
+    w->run = run;
+}
+
 /* Tasks of one run after the other, as long as there are any. */
 static void work_tasks(ra_worker *w, ra_run *run)
 {
@@ -193,9 +214,8 @@ static void work_tasks(ra_worker *w, ra_run *run)
         }
         if (!run)
             return;
-        w->run = run;
         double start = ra_seconds();
-        (run->plan->variant == RA_VARIANT_DECODE ? ra_decode_task : ra_tile_task)(w, t - before);
+        work_task(w, run, t - before);
         w->busy += ra_seconds() - start;
     }
 }

@@ -12,6 +12,7 @@
 #include "base/memory.h"
 #include "base/tensor.h"
 #include "base/threads.h"
+#include "plan/batch.h"
 
 #include <fenv.h>
 #include <omp.h>
@@ -166,6 +167,23 @@ static bool close_chain(ra_gradient_worker *w, const ra_claim *claim)
     return true;
 }
 
+/* A task works with the plan of its batch element. */
+static bool work_task(ra_gradient_worker *w, const ra_claim *claim)
+{
+    const ra_gradient_run *all = w->run;
+    if (!ra_plan_by_batch(all->plan))
+        return ra_gradient_task(w, claim);
+    ra_gradient_run run = *all;
+    ra_plan plan;
+    ra_workload work;
+    run.plan = ra_plan_of_batch(all->plan, claim->chain / all->plan->kv_heads, &plan);
+    run.work = ra_workload_of_batch(all->work, &plan, &work);
+    w->run = &run;
+    bool done = ra_gradient_task(w, claim);
+    w->run = all;
+    return done;
+}
+
 static void work(ra_gradient_worker *w)
 {
     ra_claim claim;
@@ -173,7 +191,7 @@ static void work(ra_gradient_worker *w)
     fegetenv(&environment);
     fesetenv(FE_DFL_ENV);
     while (claim_next(w, &claim)) {
-        if (!open_chain(w, &claim) || !ra_gradient_task(w, &claim) || !close_chain(w, &claim))
+        if (!open_chain(w, &claim) || !work_task(w, &claim) || !close_chain(w, &claim))
             break;
         /* The next task asks this one alone: what it hears must hold for all tasks before. */
         if (!ra_gradient_wait(w, &claim, INT64_MAX))

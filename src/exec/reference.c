@@ -5,6 +5,7 @@
 #include "exec/reference.h"
 
 #include "base/tensor.h"
+#include "plan/batch.h"
 #include "score/scores.h"
 
 #include <math.h>
@@ -12,7 +13,8 @@
 
 static ra_score_pair pair_of(const ra_plan *p, int64_t batch, int64_t head, int64_t query, int64_t key)
 {
-    return (ra_score_pair){batch, head, ra_plan_position(p, query + p->offset), key + p->key_position, query, key};
+    int64_t position = ra_plan_position(p, query + ra_plan_offset(p, batch));
+    return (ra_score_pair){batch, head, position, ra_plan_key_position(p, key), query, key};
 }
 
 /*
@@ -24,7 +26,7 @@ static int64_t score_keys(const ra_plan *p, const ra_tensor *q, const ra_tensor 
 {
     int64_t seen = 0, kv_head = head / p->group_heads;
     for (int64_t j = 0; j < p->kv_len; j++) {
-        times[j] = ra_pattern_sees(&p->pattern, head, query + p->offset, j);
+        times[j] = ra_plan_sees(p, batch, head, query, j);
         if (!times[j])
             continue;
         double dot = 0;

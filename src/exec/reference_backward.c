@@ -15,6 +15,7 @@
 #include "base/checked.h"
 #include "base/tensor.h"
 #include "exec/reference_scores.h"
+#include "plan/batch.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -83,8 +84,8 @@ typedef struct row {
 
 static ra_score_pair pair_of(const ra_plan *p, const row *r, int64_t key)
 {
-    int64_t position = ra_plan_position(p, r->query + p->offset);
-    return (ra_score_pair){r->batch, r->head, position, key + p->key_position, r->query, key};
+    int64_t position = ra_plan_position(p, r->query + ra_plan_offset(p, r->batch));
+    return (ra_score_pair){r->batch, r->head, position, ra_plan_key_position(p, key), r->query, key};
 }
 
 /* The scaled product of the row with a key. */
@@ -100,7 +101,7 @@ static bool score_keys(backward *b, const row *r)
     bool any = ra_score_has_sinks(p->scores);
     b->sink = any ? ra_score_sink(p->scores, r->head) : -INFINITY;
     for (int64_t j = 0; j < p->kv_len; j++) {
-        b->times[j] = ra_pattern_sees(&p->pattern, r->head, r->query + p->offset, j);
+        b->times[j] = ra_plan_sees(p, r->batch, r->head, r->query, j);
         if (b->times[j] == 0)
             continue;
         ra_score_pair pair = pair_of(p, r, j);

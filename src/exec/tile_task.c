@@ -56,6 +56,11 @@ typedef struct tile_task {
     block_ahead ahead;
 } tile_task;
 
+int64_t ra_tile_task_batch(const ra_run *run, int64_t task)
+{
+    return task / run->spans / run->plan->heads % run->plan->batch;
+}
+
 static void lay_out(tile_task *t, ra_worker *w, int64_t task)
 {
     const ra_run *run = w->run;
@@ -70,7 +75,7 @@ static void lay_out(tile_task *t, ra_worker *w, int64_t task)
     t->span = task % run->spans;
     t->head = rest % p->heads;
     t->kv_head = t->head / p->group_heads;
-    t->batch = rest / p->heads % p->batch;
+    t->batch = ra_tile_task_batch(run, task);
     t->first_group = ra_first_of_tile(work, tile);
     t->groups = ra_first_of_tile(work, tile + 1) - t->first_group;
 

@@ -63,6 +63,17 @@ static ra_status read_mask(const char *path, ra_array *array, int64_t count, int
     return status;
 }
 
+/* A shape as text. */
+static const char *text_of(const ra_array_info *info, char text[128])
+{
+    text[0] = 0;
+    for (int i = 0; i < info->dims; i++) {
+        size_t used = strlen(text);
+        snprintf(text + used, 128 - used, "%s%lld", i ? ", " : "", (long long)info->shape[i]);
+    }
+    return text;
+}
+
 /* blocks:...:mask=@FILE.npy */
 ra_status ra_load_mask(const char *path, int64_t count, int64_t heads, uint64_t **bits, bool *by_head)
 {
@@ -76,22 +87,54 @@ ra_status ra_load_mask(const char *path, int64_t count, int64_t heads, uint64_t 
     *by_head = info.dims == 3;
     bool fits =
         (info.dims == 2 || (info.dims == 3 && info.shape[0] == heads)) && extent[0] == count && extent[1] == count;
-    if (!status && (info.dtype != RA_BOOL || !fits)) {
-        char shape[128] = "";
-        for (int i = 0; i < info.dims; i++) {
-            size_t used = strlen(shape);
-            snprintf(shape + used, sizeof shape - used, "%s%lld", i ? ", " : "", (long long)info.shape[i]);
-        }
+    char shape[128];
+    if (!status && (info.dtype != RA_BOOL || !fits))
         status =
             ra_fail(RA_ERROR_FORMAT, "%s: %s [%s]: a mask of blocks must be bool [%lld, %lld] or [%lld, %lld, %lld]",
-                    path, ra_dtype_name(info.dtype), shape, (long long)count, (long long)count, (long long)heads,
-                    (long long)count, (long long)count);
-    }
+                    path, ra_dtype_name(info.dtype), text_of(&info, shape), (long long)count, (long long)count,
+                    (long long)heads, (long long)count, (long long)count);
     int64_t rows = count * (*by_head ? heads : 1);
     if (!status && !(*bits = malloc((size_t)(rows * words_of(count)) * sizeof **bits)))
         status = ra_fail(RA_ERROR_MEMORY, "%s: out of memory: a mask of %lld blocks", path, (long long)info.count);
     if (!status)
         status = read_mask(path, array, count, rows, *bits);
+    ra_array_close(array);
+    return status;
+}
+
+/* Whether a mask of pairs is for a problem; how many slices it has. */
+static bool fits_pairs(const ra_array_info *info, const int64_t shape[4], int64_t *batch, int64_t *heads)
+{
+    int dims = info->dims;
+    if (info->dtype != RA_BOOL || dims < 2 || dims > 4)
+        return false;
+    *batch = dims == 4 ? info->shape[0] : 1;
+    *heads = dims > 2 ? info->shape[dims - 3] : 1;
+    return (dims < 4 || *batch == shape[0]) && (dims < 3 || *heads == shape[1] || (dims == 4 && *heads == 1)) &&
+           info->shape[dims - 2] == shape[2] && info->shape[dims - 1] == shape[3];
+}
+
+/* mask:@FILE.npy */
+ra_status ra_load_pairs(const char *path, const int64_t shape[4], uint64_t **bits, int64_t *batch, int64_t *heads)
+{
+    ra_array *array = NULL;
+    ra_array_info info = RA_ARRAY_INFO_INIT;
+    char text[128];
+    *bits = NULL;
+    ra_status status = ra_array_open(path, &array);
+    if (!status)
+        status = ra_array_describe(array, &info);
+    long long b = shape[0], h = shape[1], q = shape[2], k = shape[3];
+    if (!status && !fits_pairs(&info, shape, batch, heads))
+        status = ra_fail(RA_ERROR_FORMAT,
+                         "%s: %s [%s]: a mask must be bool [%lld, %lld], [%lld, %lld, %lld] or [%lld, %lld or 1, %lld, "
+                         "%lld]",
+                         path, ra_dtype_name(info.dtype), text_of(&info, text), q, k, h, q, k, b, h, q, k);
+    int64_t rows = status ? 0 : *batch * *heads * shape[2];
+    if (!status && !(*bits = malloc((size_t)(rows * words_of(shape[3]) + 1) * sizeof **bits)))
+        status = ra_fail(RA_ERROR_MEMORY, "%s: out of memory: a mask of %lld pairs", path, (long long)info.count);
+    if (!status && shape[3] > 0)
+        status = read_mask(path, array, shape[3], rows, *bits);
     ra_array_close(array);
     return status;
 }

@@ -18,4 +18,11 @@ ra_status ra_load_integers(const char *path, int64_t **values, int64_t *rows, in
  */
 ra_status ra_load_mask(const char *path, int64_t count, int64_t heads, uint64_t **bits, bool *by_head);
 
+/*
+ * mask:@FILE.npy: booleans [q_len, kv_len], [heads, q_len, kv_len] or [batch, heads or 1, q_len, kv_len] as bits, each
+ * row in words of 64; `shape` is batch, heads, q_len, kv_len. *batch and *heads are those of the file. The same
+ * ownership.
+ */
+ra_status ra_load_pairs(const char *path, const int64_t shape[4], uint64_t **bits, int64_t *batch, int64_t *heads);
+
 #endif

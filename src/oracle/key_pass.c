@@ -58,7 +58,7 @@ static ra_status start_rows(ra_key_pass *o)
     const ra_plan *p = o->plan;
     ra_status status = RA_OK;
     for (int64_t i = 0; i < o->count && !status; i++) {
-        ra_interval hull = ra_pattern_hull(&p->pattern, o->rows[i].seq + p->offset, 1);
+        ra_interval hull = ra_plan_hull_of(p, o->rows[i].batch, o->rows[i].seq, o->rows[i].seq + 1);
         bool sink = ra_score_has_sinks(p->scores);
         double max = sink ? ra_score_sink(p->scores, o->rows[i].head) : -INFINITY;
         o->states[i] = (ra_key_row){.hull = hull, .max = max, .sum = sink, .seen = sink};
@@ -126,18 +126,18 @@ static ra_interval within_block(const ra_key_pass *o, int64_t i, const key_block
  */
 static bool find_seen_by(const ra_key_pass *o, int64_t i, ra_interval keys, uint8_t *times)
 {
-    const ra_pattern *pattern = &o->plan->pattern;
-    const ra_blocks *blocks = pattern->blocks;
-    int64_t head = o->rows[i].head, position = o->rows[i].seq + o->plan->offset;
+    const ra_row *row = &o->rows[i];
+    const ra_blocks *blocks = o->plan->pattern.blocks;
+    int64_t position = row->seq + ra_plan_offset(o->plan, row->batch);
     bool any = false;
     for (int64_t key = keys.lo, end; key < keys.hi; key = end) {
         end = blocks ? ra_min((key / blocks->size + 1) * blocks->size, keys.hi) : keys.hi;
-        if (blocks && !ra_blocks_keeps(blocks, head, position / blocks->size, key / blocks->size)) {
+        if (blocks && !ra_blocks_keeps(blocks, row->head, position / blocks->size, key / blocks->size)) {
             memset(times + (key - keys.lo), 0, (size_t)(end - key));
             continue;
         }
         for (int64_t j = key; j < end; j++) {
-            times[j - keys.lo] = (uint8_t)ra_pattern_sees(pattern, head, position, j);
+            times[j - keys.lo] = (uint8_t)ra_plan_sees(o->plan, row->batch, row->head, row->seq, j);
             any |= times[j - keys.lo] != 0;
         }
     }

@@ -140,14 +140,14 @@ static bool block_kept(const ra_blocks *blocks, int64_t head, int64_t position, 
 static bool find_seen_of(const ra_query_pass *o, int64_t i, const query_block *b, int64_t head, uint8_t *times)
 {
     const ra_pattern *pattern = &o->plan->pattern;
-    int64_t key = o->rows[i].seq, offset = o->plan->offset, step = o->plan->group_heads;
+    int64_t key = o->rows[i].seq, offset = ra_plan_offset(o->plan, b->batch), step = o->plan->group_heads;
     int64_t size = pattern->blocks ? pattern->blocks->size : 1;
     bool any = false, kept = true;
     for (int64_t query = b->first; query < b->end; query++) {
         int64_t position = query + offset;
         if (pattern->blocks && (query == b->first || position % size == 0))
             kept = block_kept(pattern->blocks, head, position, key);
-        int seen = kept ? ra_pattern_sees(pattern, head, position, key) : 0;
+        int seen = kept ? ra_plan_sees(o->plan, b->batch, head, query, key) : 0;
         times[(query - b->first) * step] = (uint8_t)seen;
         any |= seen != 0;
     }
@@ -226,7 +226,7 @@ static query_block block_at(const ra_query_pass *o, int64_t batch, int64_t first
 {
     const ra_plan *p = o->plan;
     query_block b = {.batch = batch, .first = first, .end = ra_min(p->q_len, first + o->block_queries)};
-    b.hull = ra_pattern_hull(&p->pattern, first + p->offset, b.end - first);
+    b.hull = ra_plan_hull_of(p, batch, first, b.end);
     return b;
 }
 

@@ -69,7 +69,8 @@ double ra_oracle_dot_size(const double *a, const double *b, int64_t count)
 
 ra_score_pair ra_oracle_pair(const ra_plan *p, int64_t batch, int64_t head, int64_t query, int64_t key)
 {
-    return (ra_score_pair){batch, head, ra_plan_position(p, query + p->offset), key + p->key_position, query, key};
+    int64_t position = ra_plan_position(p, query + ra_plan_offset(p, batch));
+    return (ra_score_pair){batch, head, position, ra_plan_key_position(p, key), query, key};
 }
 
 double ra_oracle_score_size(const ra_plan *p, const ra_score_pair *pair, const double *query, const double *key)

@@ -3,7 +3,7 @@
 #define RA_ORACLE_ROWS_H
 
 #include "io/storage.h"
-#include "plan/plan.h"
+#include "plan/batch.h"
 #include "score/scores.h"
 
 /* Rows of a storage that are read at a time hold about this many values, 256 KiB, and are no more than that. */

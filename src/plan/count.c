@@ -6,7 +6,8 @@
  */
 #include "base/bits.h"
 #include "base/checked.h"
-#include "plan/plan.h"
+#include "plan/batch.h"
+#include "plan/row_bits.h"
 #include "plan/taken.h"
 
 #include <stdlib.h>
@@ -33,6 +34,7 @@ typedef struct counter {
     tally row_tiles;       /* and how many there are */
     ra_tiles_memory memory;
     ra_tiles tiles;
+    ra_row_bits masked; /* what a row sees, where there is a mask */
 } counter;
 
 /* ---- Visible pairs of a row -------------------------------------------------------------------------------------- */
@@ -48,7 +50,7 @@ static bool groups_in_rows(const counter *c)
 {
     const ra_grouping *g = &c->work->grouping;
     const ra_pattern *p = &c->plan->pattern;
-    return p->blocks && !p->dilation && g->cut > 0 && p->blocks->size % g->cut == 0 &&
+    return p->blocks && !p->dilation && !p->mask && g->cut > 0 && p->blocks->size % g->cut == 0 &&
            (g->offset - g->origin) % g->cut == 0;
 }
 
@@ -130,12 +132,27 @@ static double sifted_members(counter *c, int64_t position, ra_interval seen)
     return visible;
 }
 
+/* What a mask lets a query see: 64 keys after the other. */
+static double masked_keys(counter *c, int64_t position)
+{
+    int64_t visible = 0;
+    if (c->masked.pattern != &c->plan->pattern || c->masked.head != c->head || c->masked.branch != c->branch)
+        ra_row_bits_begin(&c->masked, &c->plan->pattern, c->head, c->branch);
+    if (!ra_row_bits_turn(&c->masked, position))
+        return 0;
+    for (int64_t first = c->masked.seen.lo / 64 * 64; first < c->masked.seen.hi; first += 64)
+        visible += __builtin_popcountll(ra_row_bits_word(&c->masked, first));
+    return (double)visible;
+}
+
 static double visible_of(counter *c, int64_t member, ra_interval seen)
 {
     const ra_pattern *p = &c->plan->pattern;
     if (seen.lo >= seen.hi)
         return 0;
     int64_t position = ra_lattice_position(&c->lattice, member);
+    if (p->mask)
+        return masked_keys(c, position);
     if (p->blocks)
         turn_to_row(c, position / p->blocks->size);
     if (p->blocks && p->dilation)
@@ -154,7 +171,7 @@ static double visible_of(counter *c, int64_t member, ra_interval seen)
 static bool goes_through(const counter *c)
 {
     const ra_pattern *p = &c->plan->pattern;
-    return p->blocks && !ra_pattern_exclusive(p, c->branch) && !groups_in_rows(c);
+    return p->mask || (p->blocks && !ra_pattern_exclusive(p, c->branch) && !groups_in_rows(c));
 }
 
 /* A tile has the kept keys of a block of keys from the first to the last, in whole units. */
@@ -208,7 +225,7 @@ static ra_group_bounds look_at_rows(counter *c, const ra_members *m)
     const ra_pattern *p = &c->plan->pattern;
     ra_interval first = ra_branch_interval(p, &c->lattice, m->member);
     ra_interval last = ra_branch_interval(p, &c->lattice, m->member + m->rows - 1);
-    bool alike = !p->blocks && !p->ragged && !ra_pattern_exclusive(p, c->branch) && first.lo < first.hi &&
+    bool alike = !p->blocks && !p->mask && !p->ragged && !ra_pattern_exclusive(p, c->branch) && first.lo < first.hi &&
                  first.lo == last.lo && first.hi == last.hi;
     if (alike) {
         c->sum.visible += (double)m->rows * (double)(first.hi - first.lo);
@@ -430,7 +447,7 @@ static int64_t period_of(const counter *c)
 {
     const ra_pattern *p = &c->plan->pattern;
     const ra_lattice *l = &c->lattice;
-    int64_t period = p->dilation && !p->blocks ? 1 : 0;
+    int64_t period = p->dilation && !p->blocks && !p->mask && !p->lengths ? 1 : 0;
     for (int i = 0; period && i < p->count; i++)
         if (p->terms[i].kind->period)
             period = common_multiple(period, p->terms[i].kind->period(&p->terms[i]));
@@ -506,16 +523,17 @@ static ra_status take_memory(counter *c)
     int lanes = c->work->grouping.lanes;
     int64_t groups = c->work->tile_units;
     c->row_head = -1;
-    if (!p->blocks)
+    if (!p->blocks && !p->mask)
         return RA_OK;
-    c->bits = malloc((size_t)ra_blocks_words(p->blocks->count) * sizeof *c->bits);
+    int64_t words = p->blocks ? ra_blocks_words(p->blocks->count) : 1;
+    c->bits = malloc((size_t)words * sizeof *c->bits);
     c->memory.rows = malloc((size_t)(groups * lanes) * sizeof *c->memory.rows);
     c->memory.groups = malloc((size_t)groups * sizeof *c->memory.groups);
     c->memory.sieve = malloc((size_t)ra_sieve_bytes(p, lanes, groups));
     c->memory.room = groups;
     if (!c->bits || !c->memory.rows || !c->memory.groups || !c->memory.sieve)
-        return ra_fail(RA_ERROR_MEMORY, "out of memory: counting the tiles of a pattern of %lld blocks",
-                       (long long)p->blocks->count);
+        return ra_fail(RA_ERROR_MEMORY, "out of memory: counting the tiles of %lld queries and %lld keys",
+                       (long long)c->work->queries.rows, (long long)p->kv_len);
     return RA_OK;
 }
 
@@ -555,19 +573,34 @@ static void count_heads(counter *c, tally *total)
     }
 }
 
+/* One batch element, which may see what the one before it sees. */
+static void count_element(counter *c, const ra_workload *w, const ra_plan *p, int64_t batch, tally *total)
+{
+    ra_plan plan;
+    ra_workload work;
+    c->plan = ra_plan_of_batch(p, batch, &plan);
+    c->work = ra_workload_of_batch(w, c->plan, &work);
+    c->row_head = -1;
+    c->masked.pattern = NULL;
+    *total = (tally){0, 0, 0};
+    count_heads(c, total);
+}
+
 ra_status ra_workload_count(ra_workload *w, const ra_plan *p)
 {
     counter c = {.plan = p, .work = w};
-    tally total = {0, 0, 0};
-    ra_status status = RA_OK;
-    if (w->queries.rows > 0) {
-        status = take_memory(&c);
-        if (!status)
-            count_heads(&c, &total);
-        free_memory(&c);
+    int64_t elements = ra_plan_elements(p);
+    double times = ra_plan_by_batch(p) ? 1 : (double)p->batch;
+    tally all = {0, 0, 0}, one = {0, 0, 0};
+    ra_status status = w->queries.rows > 0 ? take_memory(&c) : RA_OK;
+    for (int64_t batch = 0; batch < elements && w->queries.rows > 0 && !status; batch++) {
+        if (batch == 0 || !ra_plan_same_element(p, batch, batch - 1))
+            count_element(&c, w, p, batch, &one);
+        add_times(&all, &one, times);
     }
-    w->tiles = total.tiles * (double)p->batch;
-    w->pairs_visible = total.visible * (double)p->batch;
-    w->pairs_worked = total.worked * (double)p->batch;
+    free_memory(&c);
+    w->tiles = all.tiles;
+    w->pairs_visible = all.visible;
+    w->pairs_worked = all.worked;
     return status;
 }

@@ -3,8 +3,10 @@
  * share of the queries. Where all terms are intervals, by stretches of queries that see steadily; in dilated patterns
  * key by key; in block-sparse ones row of blocks by row of blocks.
  */
+#include "base/bits.h"
 #include "base/checked.h"
-#include "plan/plan.h"
+#include "plan/batch.h"
+#include "plan/row_bits.h"
 #include "plan/taken.h"
 
 #include <stdlib.h>
@@ -184,6 +186,33 @@ static ra_status take_memory(counter *c)
     return RA_OK;
 }
 
+/* ---- Masks ------------------------------------------------------------------------------------------------------- */
+
+/* What the query that was turned to sees of a range of keys. */
+static int64_t masked_between(ra_row_bits *bits, ra_range range)
+{
+    int64_t lo = ra_max(range.first, bits->seen.lo), hi = ra_min(range.end, bits->seen.hi), pairs = 0;
+    for (int64_t first = lo / 64 * 64; first < hi; first += 64)
+        pairs += __builtin_popcountll(ra_row_bits_word(bits, first) & ra_bits(ra_max(0, lo - first), hi - first));
+    return pairs;
+}
+
+/* Query by query. */
+static double count_masked(const counter *c)
+{
+    ra_interval queries = all_queries(c->plan);
+    ra_row_bits bits;
+    double pairs = 0;
+    ra_row_bits_begin(&bits, &c->plan->pattern, c->head, c->branch);
+    for (int64_t position = queries.lo; position < queries.hi; position++) {
+        if (!ra_row_bits_turn(&bits, position))
+            continue;
+        for (int64_t i = 0; i < c->keys->ranges; i++)
+            pairs += (double)masked_between(&bits, ra_share_range(c->keys, i));
+    }
+    return pairs;
+}
+
 /* ---- Heads ------------------------------------------------------------------------------------------------------- */
 
 static double count_head(counter *c, int64_t head)
@@ -195,7 +224,7 @@ static double count_head(counter *c, int64_t head)
         return count_intervals(c);
     for (c->branch = 0; c->branch < ra_pattern_branches(p, head); c->branch++) {
         c->lattice = ra_pattern_lattice(p, head, c->branch);
-        pairs += (p->blocks ? count_by_row : count_by_key)(c);
+        pairs += (p->mask ? count_masked : p->blocks ? count_by_row : count_by_key)(c);
     }
     return pairs;
 }
@@ -203,21 +232,33 @@ static double count_head(counter *c, int64_t head)
 /* Heads that see the same count the same; those that do are seldom far apart. */
 enum { REMEMBERED = 64 };
 
-ra_status ra_count_key_pairs(const ra_plan *p, const ra_share *keys, double *pairs)
+static double count_element(counter *c, const ra_plan *p, int64_t batch)
 {
-    counter c = {.plan = p, .keys = keys};
-    double known[REMEMBERED];
-    *pairs = 0;
-    ra_status status = take_memory(&c);
-    for (int64_t head = 0; head < p->heads && keys->rows > 0 && !status; head++) {
+    double known[REMEMBERED], pairs = 0;
+    ra_plan copy;
+    c->plan = ra_plan_of_batch(p, batch, &copy);
+    for (int64_t head = 0; head < p->heads; head++) {
         int64_t like = ra_max(0, head - REMEMBERED + 1);
         while (like < head && !ra_pattern_same(&p->pattern, like, head))
             like++;
-        known[head % REMEMBERED] = like < head ? known[like % REMEMBERED] : count_head(&c, head);
-        *pairs += known[head % REMEMBERED];
+        known[head % REMEMBERED] = like < head ? known[like % REMEMBERED] : count_head(c, head);
+        pairs += known[head % REMEMBERED];
+    }
+    return pairs;
+}
+
+ra_status ra_count_key_pairs(const ra_plan *p, const ra_share *keys, double *pairs)
+{
+    counter c = {.plan = p, .keys = keys};
+    double one = 0, times = ra_plan_by_batch(p) ? 1 : (double)p->batch;
+    *pairs = 0;
+    ra_status status = take_memory(&c);
+    for (int64_t batch = 0; batch < ra_plan_elements(p) && keys->rows > 0 && !status; batch++) {
+        if (batch == 0 || !ra_plan_same_element(p, batch, batch - 1))
+            one = count_element(&c, p, batch);
+        *pairs += times * one;
     }
     free(c.bits);
     free(c.columns);
-    *pairs *= (double)p->batch;
     return status;
 }

@@ -10,8 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const ra_term_kind *const kinds[] = {&ra_term_full,      &ra_term_causal,  &ra_term_window, &ra_term_chunks,
-                                            &ra_term_documents, &ra_term_dilated, &ra_term_blocks};
+static const ra_term_kind *const kinds[] = {&ra_term_full,   &ra_term_causal,    &ra_term_window,
+                                            &ra_term_chunks, &ra_term_documents, &ra_term_lengths,
+                                            &ra_term_mask,   &ra_term_dilated,   &ra_term_blocks};
 enum { KINDS = sizeof kinds / sizeof kinds[0] };
 
 int64_t ra_term_always_repeats(const ra_term *term)
@@ -37,10 +38,10 @@ static ra_interval held_within(ra_interval seen, int64_t kv_len)
 
 ra_interval ra_pattern_interval(const ra_pattern *pattern, int64_t position)
 {
-    ra_interval seen = {0, pattern->kv_len};
+    ra_interval seen = pattern->valid;
     if (pattern->ragged) {
         ra_packed_query at = ra_ragged_at(pattern->ragged, position - pattern->offset);
-        seen = (ra_interval){at.first_key, at.end_key};
+        seen = (ra_interval){ra_max(seen.lo, at.first_key), ra_min(seen.hi, at.end_key)};
         position = at.position;
     }
     for (int i = 0; i < pattern->count && pattern->bounded; i++) {
@@ -127,12 +128,12 @@ int64_t ra_pattern_steady_end(const ra_pattern *p, int64_t first, int64_t end)
 
 bool ra_pattern_is_interval(const ra_pattern *pattern)
 {
-    return !pattern->dilation && !pattern->blocks;
+    return !pattern->dilation && !pattern->blocks && !pattern->mask;
 }
 
 bool ra_pattern_same(const ra_pattern *p, int64_t head, int64_t other)
 {
-    if (p->blocks && !ra_blocks_same(p->blocks))
+    if ((p->blocks && !ra_blocks_same(p->blocks)) || (p->mask && p->mask->heads > 1))
         return head == other;
     int branches = ra_pattern_branches(p, head);
     if (branches != ra_pattern_branches(p, other))
@@ -254,10 +255,16 @@ ra_interval ra_branch_seers(const ra_pattern *p, const ra_lattice *l, ra_interva
 
 ra_seers_walk ra_seers_begin(const ra_pattern *p, const ra_lattice *l, ra_interval keys, ra_interval queries)
 {
+    if (p->lengths) {
+        ra_interval valid = held_within(p->valid, p->kv_len);
+        valid = l ? ra_branch_members(l, valid.lo, valid.hi) : valid;
+        keys = (ra_interval){ra_max(keys.lo, valid.lo), ra_min(keys.hi, valid.hi)};
+    }
     return (ra_seers_walk){p, l, keys, ra_branch_seers(p, l, keys, queries)};
 }
 
-/* Queries that see nothing are between others where one packed sequence ends and another begins. */
+/* Queries that see nothing are between others where one packed sequence ends and another begins, and outside of what
+ * lengths leave. */
 bool ra_seers_next(ra_seers_walk *w, ra_interval *seers)
 {
     const ra_pattern *p = w->pattern;
@@ -297,58 +304,28 @@ ra_interval ra_pattern_seers_hull(const ra_pattern *p, ra_interval keys, ra_inte
 
 /* ---- Rows -------------------------------------------------------------------------------------------------------- */
 
-int ra_pattern_sees(const ra_pattern *pattern, int64_t head, int64_t position, int64_t key)
+int ra_pattern_query_sees(const ra_pattern *pattern, int64_t batch, int64_t query, int64_t place, int64_t head,
+                          int64_t key)
 {
+    const ra_lengths *lengths = pattern->lengths;
     int times = 1;
-    if (pattern->ragged) {
-        ra_packed_query at = ra_ragged_at(pattern->ragged, position - pattern->offset);
+    if (lengths)
+        times = key >= ra_lengths_value(lengths, batch, 0) && key < ra_lengths_value(lengths, batch, 1);
+    if (times && pattern->mask)
+        times = ra_mask_has(pattern->mask, batch, head, query, key);
+    if (times && pattern->ragged) {
+        ra_packed_query at = ra_ragged_at(pattern->ragged, query);
         times = key >= at.first_key && key < at.end_key;
-        position = at.position;
+        place = at.position;
     }
     for (int i = 0; i < pattern->count && times; i++)
-        times *= pattern->terms[i].kind->sees(&pattern->terms[i], head, position, key);
+        times *= pattern->terms[i].kind->sees(&pattern->terms[i], head, place, key);
     return times;
 }
 
-/* Whether a block that the position's row of blocks keeps has one of these members of a lattice. */
-static bool keeps_any(const ra_pattern *p, int64_t head, int64_t position, const ra_lattice *l, ra_interval members)
+int ra_pattern_sees(const ra_pattern *pattern, int64_t head, int64_t position, int64_t key)
 {
-    const ra_blocks *b = p->blocks;
-    if (members.lo >= members.hi)
-        return false;
-    int64_t first = ra_lattice_position(l, members.lo) / b->size,
-            last = ra_lattice_position(l, members.hi - 1) / b->size;
-    ra_blocks_walk walk = ra_blocks_walk_begin(b, head, position / b->size, first, last + 1);
-    while (ra_blocks_walk_next(&walk, &first, &last)) {
-        ra_interval kept = ra_branch_members(l, first * b->size, last * b->size);
-        if (ra_max(kept.lo, members.lo) < ra_min(kept.hi, members.hi))
-            return true;
-    }
-    return false;
-}
-
-/*
- * Every term lets a position of the sequence see itself, but a dilated one only if some branch has it, and kept blocks
- * only if the diagonal is among them. What intervals let a query behind the last key see has that key, in its row of
- * blocks if there are any; what a branch lets it see need not.
- */
-bool ra_pattern_blind(const ra_pattern *p, int64_t head, int64_t position)
-{
-    if (p->blocks && ra_blocks_row_at(p->blocks, position) < 0)
-        return true;
-    ra_interval seen = ra_pattern_interval(p, position);
-    bool itself = !p->blocks || (p->blocks->local >= 0 && (!p->dilation || position < p->kv_len));
-    if ((!p->dilation && itself) || seen.lo >= seen.hi)
-        return seen.lo >= seen.hi;
-    for (int i = 0; i < ra_pattern_branches(p, head); i++) {
-        ra_lattice lattice = ra_pattern_lattice(p, head, i);
-        if (!ra_lattice_has(&lattice, position))
-            continue;
-        ra_interval members = ra_branch_interval(p, &lattice, ra_lattice_below(&lattice, position));
-        if (members.lo < members.hi && (itself || keeps_any(p, head, position, &lattice, members)))
-            return false;
-    }
-    return true;
+    return ra_pattern_query_sees(pattern, pattern->batch, position - pattern->offset, position, head, key);
 }
 
 void ra_pattern_clear(ra_pattern *pattern)
@@ -358,6 +335,8 @@ void ra_pattern_clear(ra_pattern *pattern)
         free(pattern->terms[i].dilation);
         ra_blocks_free(pattern->terms[i].blocks);
         ra_ragged_free(pattern->terms[i].ragged);
+        ra_lengths_free(pattern->terms[i].lengths);
+        ra_mask_free(pattern->terms[i].mask);
     }
     memset(pattern, 0, sizeof *pattern);
 }
@@ -369,6 +348,7 @@ int64_t ra_pattern_bytes(const ra_pattern *pattern)
         const ra_term *t = &pattern->terms[i];
         bytes += t->count * (int64_t)sizeof *t->ends + (t->dilation ? (int64_t)sizeof *t->dilation : 0);
         bytes += (t->blocks ? ra_blocks_bytes(t->blocks) : 0) + (t->ragged ? ra_ragged_bytes(t->ragged) : 0);
+        bytes += (t->lengths ? ra_lengths_bytes(t->lengths) : 0) + (t->mask ? ra_mask_bytes(t->mask) : 0);
     }
     return bytes;
 }
@@ -402,16 +382,23 @@ static ra_status parse_term(ra_parser *p, ra_pattern *pattern)
         return status;
     if ((term->dilation && pattern->dilation) || (term->blocks && pattern->blocks))
         return ra_parse_expected(p, start, "a term of another kind: there can be one dilated and one blocks term");
-    if (term->ragged && pattern->ragged)
-        return ra_parse_expected(p, start, "a term of another kind: there can be one documents:Q/K term");
+    if ((term->ragged && pattern->ragged) || (term->lengths && pattern->lengths) || (term->mask && pattern->mask))
+        return ra_parse_expected(
+            p, start, "a term of another kind: there can be one documents:Q/K term, one lengths and one mask");
     pattern->dilation = term->dilation ? term->dilation : pattern->dilation;
     pattern->blocks = term->blocks ? term->blocks : pattern->blocks;
     pattern->ragged = term->ragged ? term->ragged : pattern->ragged;
-    pattern->bounded |= term->ragged || (term->kind->interval && term->kind != &ra_term_full);
+    pattern->lengths = term->lengths ? term->lengths : pattern->lengths;
+    pattern->mask = term->mask ? term->mask : pattern->mask;
+    pattern->bounded |= term->ragged || term->lengths || (term->kind->interval && term->kind != &ra_term_full);
     if (pattern->ragged && (pattern->dilation || pattern->blocks))
         return ra_parse_expected(p, start,
                                  "no dilated or blocks term beside documents:Q/K with Q other than K: lattices and "
                                  "blocks go by position, and queries of several documents share positions");
+    if (pattern->ragged && pattern->lengths && pattern->lengths->columns == 3)
+        return ra_parse_expected(p, start,
+                                 "no lengths with positions beside documents:Q/K, whose queries are at the end of "
+                                 "their keys");
     return RA_OK;
 }
 
@@ -427,6 +414,14 @@ static ra_status check_used(const ra_parser *p, const ra_pattern *pattern, const
                    p->text, term);
 }
 
+static ra_status check_all_used(const ra_parser *p, const ra_pattern *pattern, const ra_pattern_shape *shape)
+{
+    ra_status status = check_used(p, pattern, "documents", shape->documents);
+    if (!status)
+        status = check_used(p, pattern, "lengths", shape->lengths);
+    return status ? status : check_used(p, pattern, "mask", shape->mask);
+}
+
 ra_status ra_pattern_parse(const char *text, const ra_pattern_shape *shape, const ra_pattern_files *files,
                            ra_pattern *pattern)
 {
@@ -435,6 +430,7 @@ ra_status ra_pattern_parse(const char *text, const ra_pattern_shape *shape, cons
     memset(pattern, 0, sizeof *pattern);
     pattern->kv_len = shape->kv_len;
     pattern->offset = shape->offset;
+    pattern->valid = (ra_interval){0, INT64_MAX};
     for (;;) {
         if (pattern->count == RA_PATTERN_TERMS)
             return ra_parse_expected(&p, p.at, "no more than 16 terms");
@@ -442,7 +438,7 @@ ra_status ra_pattern_parse(const char *text, const ra_pattern_shape *shape, cons
         if (status)
             return status;
         if (!*p.at)
-            return check_used(&p, pattern, "documents", shape->documents);
+            return check_all_used(&p, pattern, shape);
         if (*p.at != '+')
             return ra_parse_expected(&p, p.at, "\"+\" or the end");
         p.at++;

@@ -8,10 +8,11 @@
  * count from there know it. In documents:Q/K a query's index + offset is its place alone: ra_pattern_position says at
  * which position it is. Everything here takes places, and what queries see moves forward with these.
  *
- * Three kinds of answers make up a pattern:
- *     intervals   causal, window, chunks, documents: the keys [lo, hi) of a position, the same for all heads
+ * Kinds of answers that make up a pattern:
+ *     intervals   causal, window, chunks, documents, lengths: the keys [lo, hi) of a position, the same for all heads
  *     branches    dilated: a head's queries and keys are members of lattices, and see each other inside one alone
  *     blocks      block-sparse: pairs of blocks of positions are kept or not, for each head
+ *     pairs       mask: single pairs, by index, for each head and batch element
  */
 #ifndef RA_PLAN_PATTERN_H
 #define RA_PLAN_PATTERN_H
@@ -19,6 +20,8 @@
 #include "base/parser.h"
 #include "plan/blocks.h"
 #include "plan/lattice.h"
+#include "plan/lengths.h"
+#include "plan/mask.h"
 #include "plan/ragged.h"
 
 #include <stdbool.h>
@@ -37,16 +40,21 @@ typedef struct ra_pattern_files {
     ra_status (*integers)(const char *path, int64_t **values, int64_t *rows, int64_t *columns);
     /* A mask of blocks, [count][count] or [heads][count][count], as bits: see ra_blocks. The same ownership. */
     ra_status (*mask)(const char *path, int64_t count, int64_t heads, uint64_t **bits, bool *by_head);
+    /*
+     * A mask of pairs [q_len, kv_len], [heads, q_len, kv_len] or [batch, heads or 1, q_len, kv_len] as bits: see
+     * ra_mask. `shape` is batch, heads, q_len, kv_len. The same ownership.
+     */
+    ra_status (*pairs)(const char *path, const int64_t shape[4], uint64_t **bits, int64_t *batch, int64_t *heads);
 } ra_pattern_files;
 
 /* What a pattern is for. */
 typedef struct ra_pattern_shape {
     int64_t kv_len, heads;
     int64_t origin; /* positions of the problem before key 0: its key_position */
-    int64_t q_len;
-    int64_t offset;             /* place of query 0, counted from key 0 */
-    bool placed;                /* the problem says so */
-    const ra_tensor *documents; /* the caller's array, or NULL */
+    int64_t batch, q_len;
+    int64_t offset;                              /* place of query 0, counted from key 0 */
+    bool placed;                                 /* the problem says so */
+    const ra_tensor *documents, *lengths, *mask; /* the caller's arrays, or NULL */
 } ra_pattern_shape;
 
 /* What the terms' parsers may need to know: the context of their ra_parser. */
@@ -108,6 +116,8 @@ struct ra_term {
     ra_dilation *dilation; /* dilated; owned */
     ra_blocks *blocks;     /* blocks; owned */
     ra_ragged *ragged;     /* documents with query lengths of their own; owned */
+    ra_lengths *lengths;   /* lengths; owned */
+    ra_mask *mask;         /* mask; owned */
     bool from_memory;      /* its numbers are an array of the caller */
 };
 
@@ -120,12 +130,16 @@ typedef struct ra_pattern {
     const ra_dilation *dilation; /* of the one term that has one, or NULL */
     const ra_blocks *blocks;     /* the same */
     const ra_ragged *ragged;     /* the same; then places of queries are not their positions */
-    int64_t offset;              /* place of query 0 */
+    const ra_lengths *lengths;   /* the same */
+    const ra_mask *mask;         /* the same */
+    int64_t batch;               /* the batch element that this is for: see batch.h */
+    int64_t offset;              /* place of its query 0 */
+    ra_interval valid;           /* its keys, as far as lengths say */
     bool bounded;                /* some term is an interval that may be less than all keys */
 } ra_pattern;
 
 extern const ra_term_kind ra_term_full, ra_term_causal, ra_term_window, ra_term_chunks, ra_term_documents,
-    ra_term_ragged, ra_term_dilated, ra_term_blocks;
+    ra_term_ragged, ra_term_lengths, ra_term_mask, ra_term_dilated, ra_term_blocks;
 
 /* Parse `text` for a problem. Clear with ra_pattern_clear, also after a failure. */
 ra_status ra_pattern_parse(const char *text, const ra_pattern_shape *shape, const ra_pattern_files *files,
@@ -143,6 +157,10 @@ bool ra_pattern_same(const ra_pattern *pattern, int64_t head, int64_t other);
 
 /* How often the query at `position` sees `key`, by the definition. */
 int ra_pattern_sees(const ra_pattern *pattern, int64_t head, int64_t position, int64_t key);
+
+/* The same for a query of any batch element by its index, at that place. */
+int ra_pattern_query_sees(const ra_pattern *pattern, int64_t batch, int64_t query, int64_t place, int64_t head,
+                          int64_t key);
 
 /* Whether the query at `position` sees no key at all. */
 bool ra_pattern_blind(const ra_pattern *pattern, int64_t head, int64_t position);

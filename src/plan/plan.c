@@ -12,11 +12,27 @@
  */
 enum { ENOUGH_TASKS = 64, DECODE_HEADS = 8, DECODE_ROWS = 64 };
 
+/*
+ * Parts that the keys should be split into, as far as tasks are few. Where batch elements have keys of different
+ * lengths, a task should not be much more than one part in ENOUGH_TASKS of the work, whatever element it is of.
+ */
+static int64_t parts_wanted(const ra_plan *p, int64_t tasks)
+{
+    const ra_lengths *l = p->pattern.lengths;
+    if (!l)
+        return ENOUGH_TASKS / tasks;
+    double keys = 0;
+    for (int64_t i = 0; i < l->batch; i++)
+        keys += (double)(ra_lengths_value(l, i, 1) - ra_lengths_value(l, i, 0));
+    double work = keys * ((double)tasks / (double)p->batch); /* keys of all tasks */
+    return work > 0 ? (int64_t)(ENOUGH_TASKS * (double)p->kv_len / work) : 1;
+}
+
 /* The tasks of the whole problem decide, whatever share of it is worked here. */
 static void split_keys(ra_plan *p, int64_t tasks)
 {
     int64_t blocks = ra_ceil_div(p->kv_len, RA_KEY_BLOCK);
-    int64_t wanted = ra_max(1, ra_min(ENOUGH_TASKS / tasks, blocks / RA_SMALLEST_SPAN_BLOCKS));
+    int64_t wanted = ra_max(1, ra_min(parts_wanted(p, tasks), blocks / RA_SMALLEST_SPAN_BLOCKS));
     if (p->pattern.dilation) /* a span would cut through blocks of a lattice's members */
         wanted = 1;
     int64_t span_blocks = ra_ceil_div(blocks, wanted);
@@ -86,7 +102,8 @@ void ra_workload_lay_out(ra_workload *w, const ra_plan *p, ra_share queries, int
         w->grouping.lanes = p->blocking.lanes, w->grouping.narrow = p->blocking.narrow;
     /* A group in two rows of blocks would work on what either of them keeps. */
     const ra_blocks *blocks = p->pattern.blocks;
-    if (blocks && !p->pattern.dilation && !queries.step && blocks->size >= w->grouping.lanes)
+    bool placed = p->pattern.lengths && p->pattern.lengths->columns == 3; /* elements have their queries elsewhere */
+    if (blocks && !p->pattern.dilation && !placed && !queries.step && blocks->size >= w->grouping.lanes)
         w->grouping.cut = blocks->size;
     if (queries.rows == 0)
         return;

@@ -78,10 +78,16 @@ ra_status ra_plan_lay_out(ra_plan *plan, int threads);
 void ra_workload_lay_out(ra_workload *work, const ra_plan *plan, ra_share queries, int threads, int64_t shares,
                          bool states);
 
-/* The problem's position of a query that is at a place, its index + offset; key j is at j + key_position. */
+/* The problem's position of a query that is at a place, its index + offset. */
 static inline int64_t ra_plan_position(const ra_plan *plan, int64_t place)
 {
     return ra_pattern_position(&plan->pattern, place) + plan->key_position;
+}
+
+/* The problem's position of a key. */
+static inline int64_t ra_plan_key_position(const ra_plan *plan, int64_t key)
+{
+    return key + plan->key_position;
 }
 
 /* Bytes that the plan holds, its pattern and scores with it. */

@@ -3,6 +3,8 @@
 
 #include "base/bits.h"
 #include "base/checked.h"
+#include "plan/batch.h"
+#include "plan/row_bits.h"
 
 #include <stdlib.h>
 
@@ -212,6 +214,50 @@ static bool find_range(finder *f, int64_t first, int64_t end, int64_t stretch)
     return true;
 }
 
+/* ---- Masks ------------------------------------------------------------------------------------------------------- */
+
+/* The queries of a share in a branch, one after the other: the keys that they see are united first, and marked once. */
+static void unite_masked(const finder *f, int branch, const ra_share *queries, uint64_t *keys)
+{
+    ra_row_bits bits;
+    ra_row_bits_begin(&bits, &f->plan->pattern, f->head, branch);
+    for (int64_t i = 0; i < queries->ranges; i++) {
+        ra_range range = ra_share_range(queries, i);
+        for (int64_t query = range.first; query < range.end; query++)
+            if (ra_row_bits_turn(&bits, query + f->plan->offset))
+                for (int64_t word = bits.seen.lo / 64; word * 64 < bits.seen.hi; word++)
+                    keys[word] |= ra_row_bits_word(&bits, word * 64);
+    }
+}
+
+/* Rows, as bits of the whole sequence, that are not the rank's own. */
+static bool set_bits(finder *f, const uint64_t *rows, int64_t length)
+{
+    f->lattice = ra_lattice_all();
+    for (int64_t word = 0; word * 64 < length; word++)
+        for (uint64_t left = rows[word]; left;) {
+            int first = __builtin_ctzll(left);
+            uint64_t gap = ~left & UINT64_MAX << first;
+            int end = gap ? __builtin_ctzll(gap) : 64;
+            if (!set_members(f, word * 64 + first + f->offset, word * 64 + end + f->offset))
+                return false;
+            left &= ~ra_bits(first, end);
+        }
+    return true;
+}
+
+static bool find_masked(finder *f, const ra_share *queries)
+{
+    uint64_t *keys = calloc((size_t)ra_blocks_words(f->plan->kv_len) + 1, sizeof *keys);
+    if (!keys)
+        return false;
+    for (int branch = 0; branch < ra_pattern_branches(&f->plan->pattern, f->head); branch++)
+        unite_masked(f, branch, queries, keys);
+    bool fits = set_bits(f, keys, f->plan->kv_len);
+    free(keys);
+    return fits;
+}
+
 /* ---- Kept blocks alone ------------------------------------------------------------------------------------------- */
 
 /* Whether all of `count` bits are set. */
@@ -262,6 +308,8 @@ static bool find_columns(finder *f, const ra_share *queries)
 static bool find_head(finder *f, const ra_share *queries)
 {
     const ra_pattern *pattern = &f->plan->pattern;
+    if (pattern->mask)
+        return find_masked(f, queries);
     if (pattern->blocks && !pattern->dilation && !pattern->bounded) {
         f->lattice = ra_pattern_lattice(pattern, f->head, 0);
         return find_columns(f, queries);
@@ -371,10 +419,30 @@ static bool set_seers(finder *f, ra_interval keys, ra_interval queries)
     return true;
 }
 
+static bool find_masked_seers(finder *f, const ra_share *keys)
+{
+    const ra_plan *p = f->plan;
+    uint64_t *queries = calloc((size_t)ra_blocks_words(p->q_len) + 1, sizeof *queries);
+    if (!queries)
+        return false;
+    for (int branch = 0; branch < ra_pattern_branches(&p->pattern, f->head); branch++) {
+        ra_row_bits bits;
+        ra_row_bits_begin(&bits, &p->pattern, f->head, branch);
+        for (int64_t query = 0; query < p->q_len; query++)
+            if (ra_row_bits_turn(&bits, query + p->offset) && ra_row_bits_sees(&bits, keys))
+                queries[query / 64] |= UINT64_C(1) << (query % 64);
+    }
+    bool fits = set_bits(f, queries, p->q_len);
+    free(queries);
+    return fits;
+}
+
 static bool find_seers_of_head(finder *f, const ra_share *keys)
 {
     const ra_plan *p = f->plan;
     bool fits = true;
+    if (p->pattern.mask)
+        return find_masked_seers(f, keys);
     for (int branch = 0; branch < ra_pattern_branches(&p->pattern, f->head) && fits; branch++) {
         f->lattice = ra_pattern_lattice(&p->pattern, f->head, branch);
         ra_interval queries = ra_branch_members(&f->lattice, p->offset, p->offset + p->q_len);
@@ -388,21 +456,34 @@ static bool find_seers_of_head(finder *f, const ra_share *keys)
     return fits;
 }
 
+/* The heads of a plane, in one batch element. */
+static bool find_plane(finder *f, ra_side side, int64_t heads, const ra_share *from)
+{
+    int64_t first = f->plane * heads;
+    bool fits = true;
+    f->offset = side == RA_SIDE_KEYS ? 0 : f->plan->offset;
+    for (f->head = first; f->head < first + heads && fits; f->head++)
+        if (f->head == first || !ra_pattern_same(&f->plan->pattern, first, f->head))
+            fits = (side == RA_SIDE_KEYS ? find_head : find_seers_of_head)(f, from);
+    return fits;
+}
+
 bool ra_reach_find(ra_row_set *set, const ra_plan *p, ra_side side, int64_t planes, const ra_share *from,
                    const ra_share *own, ra_interval within)
 {
     int64_t heads = p->heads / planes, length = side == RA_SIDE_KEYS ? p->kv_len : p->q_len;
     *set = (ra_row_set){0};
-    if (ra_pattern_is_interval(&p->pattern) && !p->pattern.ragged)
+    if (ra_pattern_is_interval(&p->pattern) && !p->pattern.ragged && !ra_plan_by_batch(p))
         return find_foreign_intervals(set, p, side, from, own);
     bool fits = ra_pages_make(&set->pages, planes, length);
     for (int64_t plane = 0; plane < planes && fits; plane++) {
-        finder f = {.set = set, .plan = p, .own = own, .within = within, .plane = plane, .most = length - own->rows};
-        int64_t first = plane * heads;
-        f.offset = side == RA_SIDE_KEYS ? 0 : p->offset;
-        for (f.head = first; f.head < first + heads && fits; f.head++)
-            if (f.head == first || !ra_pattern_same(&p->pattern, first, f.head))
-                fits = (side == RA_SIDE_KEYS ? find_head : find_seers_of_head)(&f, from);
+        finder f = {.set = set, .own = own, .within = within, .plane = plane, .most = length - own->rows};
+        for (int64_t batch = 0; batch < ra_plan_elements(p) && fits; batch++) {
+            ra_plan copy;
+            f.plan = ra_plan_of_batch(p, batch, &copy);
+            if (batch == 0 || !ra_plan_same_element(p, batch, batch - 1))
+                fits = find_plane(&f, side, heads, from);
+        }
     }
     return fits;
 }

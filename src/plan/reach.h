@@ -1,7 +1,7 @@
 /*
  * The keys of other ranks that the queries of a rank see, and the queries of other ranks that see keys of a rank, to
- * count what travels: stretches where all terms of the pattern are intervals of queries that are not packed, else pages
- * of bits.
+ * count what travels: stretches where all terms of the pattern are intervals, the same for all batch elements, and
+ * queries are not packed; else pages of bits.
  */
 #ifndef RA_PLAN_REACH_H
 #define RA_PLAN_REACH_H

@@ -1,4 +1,7 @@
-/* Derives a plan for fewer keys. What is laid out here never needs more than the longer plan has promised. */
+/*
+ * Derives a plan for fewer keys, or for lengths of batch elements that have changed. What is laid out here never needs
+ * more than the longer plan has promised.
+ */
 #include "plan/shorten.h"
 
 #include "base/checked.h"
@@ -28,9 +31,9 @@ static ra_status shorten_pattern(const ra_pattern *longer, int64_t keys, ra_patt
     p->kv_len = keys;
     for (int i = 0; i < p->count; i++) {
         ra_term *term = &p->terms[i];
-        if (term->kind == &ra_term_documents || term->ragged)
+        if (keys < longer->kv_len && (term->kind == &ra_term_documents || term->ragged))
             return refuse("pattern's documents term", longer->kv_len, keys);
-        if (!term->blocks)
+        if (!term->blocks || keys == longer->kv_len)
             continue;
         if (term->blocks->mask)
             return refuse("pattern's mask of blocks", longer->kv_len, keys);
@@ -45,11 +48,23 @@ ra_status ra_plan_shorten(const ra_plan *p, int64_t keys, ra_shorter_plan *short
 {
     ra_plan *s = &shorter->plan;
     *s = *p;
-    if (p->has_bias)
+    if (p->has_bias && keys < p->kv_len)
         return refuse("bias of the scores", p->kv_len, keys);
     s->kv_len = keys;
     s->offset = p->placed ? p->offset : keys - p->q_len;
-    return shorten_pattern(&p->pattern, keys, &s->pattern, &shorter->blocks);
+    ra_status status = shorten_pattern(&p->pattern, keys, &s->pattern, &shorter->blocks);
+    s->pattern.offset = s->offset;
+    const ra_lengths *lengths = p->pattern.lengths;
+    if (status || !lengths)
+        return status;
+    shorter->lengths = ra_lengths_now(lengths);
+    s->pattern.lengths = &shorter->lengths;
+    return ra_lengths_check_now(lengths, &(ra_lengths_limits){p->batch, p->q_len, p->kv_len});
+}
+
+bool ra_plan_differs(const ra_plan *p, int64_t keys)
+{
+    return keys < p->kv_len || (p->pattern.lengths && ra_lengths_changed(p->pattern.lengths));
 }
 
 /* ---- Tasks ------------------------------------------------------------------------------------------------------- */

@@ -10,12 +10,17 @@
 /* Owns nothing: terms of the pattern that do not depend on the length are the longer plan's. */
 typedef struct ra_shorter_plan {
     ra_plan plan;
-    ra_blocks blocks; /* of its pattern, if it has a block-sparse term */
+    ra_blocks blocks;   /* of its pattern, if it has a block-sparse term */
+    ra_lengths lengths; /* the same: as the caller's array has them now */
 } ra_shorter_plan;
+
+/* Whether a run over so many keys needs a plan of its own: there are fewer, or lengths have changed. */
+bool ra_plan_differs(const ra_plan *plan, int64_t keys);
 
 /*
  * The problem with `keys` keys, 0 <= keys <= plan->kv_len: figures and pattern, no tasks. Queries are at the end of the
- * keys, or where the problem has placed them. Terms whose text fixes the length are refused by name.
+ * keys, or where the problem has placed them. Terms whose text fixes the length are refused by name, and so are lengths
+ * of batch elements that have grown.
  */
 ra_status ra_plan_shorten(const ra_plan *plan, int64_t keys, ra_shorter_plan *shorter);
 

@@ -13,7 +13,7 @@ enum { WINDOW_BYTES = 256 << 10 };
 
 bool ra_sieve_needed(const ra_pattern *p, int branch)
 {
-    return p->blocks || ra_pattern_exclusive(p, branch);
+    return p->blocks || p->mask || ra_pattern_exclusive(p, branch);
 }
 
 /* ---- Memory ------------------------------------------------------------------------------------------------------ */
@@ -42,6 +42,8 @@ int64_t ra_sieve_bytes(const ra_pattern *p, int lanes, int64_t groups)
 {
     room r = room_for(p, lanes, groups);
     int64_t bytes = groups * lanes * r.earlier * (int64_t)sizeof(ra_interval);
+    if (p->mask)
+        bytes += groups * lanes * (int64_t)(sizeof(int64_t) + sizeof(uint64_t));
     if (p->blocks)
         bytes += (r.rows * (2 + r.words) + r.words) * (int64_t)sizeof(uint64_t) +
                  groups * lanes * (int64_t)sizeof(int32_t) + 8;
@@ -65,6 +67,10 @@ void ra_sieve_begin(ra_sieve *s, void *memory, const ra_pattern *p, int64_t head
     at += groups * lanes * r.earlier * (int64_t)sizeof(ra_interval);
     for (int i = 0; i < s->earlier; i++)
         s->before[i] = ra_pattern_lattice(p, head, i);
+    s->query = (int64_t *)at;
+    s->mask_bits = (uint64_t *)(s->query + groups * lanes);
+    s->rows_of_mask = 0;
+    at += p->mask ? groups * lanes * (int64_t)(sizeof(int64_t) + sizeof(uint64_t)) : 0;
     s->row = (int64_t *)at;
     s->bits = (uint64_t *)(s->row + r.rows);
     s->kept = s->bits + r.rows;
@@ -89,11 +95,23 @@ static void add_row_of_blocks(ra_sieve *s, int group, int lane, int64_t position
     s->first = -1;
 }
 
+/* Lanes without a row have no query. */
+static void add_row_of_mask(ra_sieve *s, int group, int lane, int64_t query)
+{
+    int at = group * s->lanes + lane;
+    while (s->rows_of_mask < at)
+        s->query[s->rows_of_mask++] = -1;
+    s->query[at] = query;
+    s->rows_of_mask = at + 1;
+}
+
 void ra_sieve_add(ra_sieve *s, int group, int lane, int64_t member)
 {
     int64_t position = ra_lattice_position(&s->lattice, member);
     if (s->pattern->blocks)
         add_row_of_blocks(s, group, lane, position);
+    if (s->pattern->mask)
+        add_row_of_mask(s, group, lane, position - s->pattern->offset);
     for (int i = 0; i < s->earlier; i++) {
         const ra_lattice *l = &s->before[i];
         ra_interval *taken = &s->taken[((int64_t)group * s->lanes + lane) * s->earlier + i];
@@ -131,10 +149,11 @@ static bool keeps(const ra_sieve *s, const uint64_t *kept, int64_t column)
     return kept[(column - s->first) / 64] >> (column - s->first) % 64 & 1;
 }
 
-int64_t ra_sieve_next(ra_sieve *s, int64_t from)
+/* The same as far as kept blocks say. */
+static int64_t next_kept(ra_sieve *s, int64_t from)
 {
     const ra_blocks *b = s->pattern->blocks;
-    if (!b || s->earlier)
+    if (!b || !ra_sieve_sifts(s))
         return from;
     int64_t position = ra_lattice_position(&s->lattice, from);
     for (int64_t column = position / b->size; column < b->count;) {
@@ -147,6 +166,29 @@ int64_t ra_sieve_next(ra_sieve *s, int64_t from)
         column = (column / 64 + 1) * 64;
     }
     return INT64_MAX;
+}
+
+/* Whether the mask lets some row see one of the keys from `from` to the end of its block. */
+static bool mask_lets(const ra_sieve *s, int64_t from)
+{
+    const ra_pattern *p = s->pattern;
+    int64_t first = from / RA_KEY_BLOCK * RA_KEY_BLOCK;
+    uint64_t wanted = ra_bits(from - first, RA_KEY_BLOCK);
+    for (int i = 0; i < s->rows_of_mask; i++)
+        if (s->query[i] >= 0 && ra_mask_word(p->mask, p->batch, s->head, s->query[i], first) & wanted)
+            return true;
+    return false;
+}
+
+int64_t ra_sieve_next(ra_sieve *s, int64_t from)
+{
+    int64_t next = next_kept(s, from);
+    /* Members that are not positions are in several words each: those are looked at when their block is. */
+    if (!s->pattern->mask || !ra_lattice_plain(&s->lattice))
+        return next;
+    while (next < s->pattern->kv_len && !mask_lets(s, next))
+        next = next_kept(s, (next / RA_KEY_BLOCK + 1) * RA_KEY_BLOCK);
+    return next < s->pattern->kv_len ? next : INT64_MAX;
 }
 
 /* ---- A block of keys --------------------------------------------------------------------------------------------- */
@@ -190,9 +232,32 @@ static void look_at_blocks(ra_sieve *s, int64_t first, int skip, int rows)
         s->bits[i] = kept_positions(s, s->kept + i * s->words, first, skip, rows);
 }
 
+/* The bits of a row of the mask, of members that are not positions. */
+static uint64_t masked_members(const ra_sieve *s, int64_t query, int64_t first, int skip, int rows)
+{
+    const ra_pattern *p = s->pattern;
+    uint64_t bits = 0;
+    for (int k = skip; k < rows; k++)
+        bits |= (uint64_t)ra_mask_has(p->mask, p->batch, s->head, query, ra_lattice_position(&s->lattice, first + k))
+                << k;
+    return bits;
+}
+
+static void look_at_mask(ra_sieve *s, int64_t first, int skip, int rows)
+{
+    const ra_pattern *p = s->pattern;
+    bool plain = ra_lattice_plain(&s->lattice);
+    for (int i = 0; i < s->rows_of_mask; i++)
+        if (s->query[i] >= 0)
+            s->mask_bits[i] = plain ? ra_mask_word(p->mask, p->batch, s->head, s->query[i], first)
+                                    : masked_members(s, s->query[i], first, skip, rows);
+}
+
 void ra_sieve_look(ra_sieve *s, int64_t first, int skip, int rows)
 {
     s->block = first;
+    if (s->pattern->mask)
+        look_at_mask(s, first, skip, rows);
     if (s->pattern->blocks)
         look_at_blocks(s, first, skip, rows);
     for (int i = 0; i < s->earlier; i++) {
@@ -206,6 +271,8 @@ uint64_t ra_sieve_row(const ra_sieve *s, int group, int lane)
 {
     int64_t row = (int64_t)group * s->lanes + lane;
     uint64_t seen = s->pattern->blocks ? s->bits[s->row_of[row]] : UINT64_MAX;
+    if (s->pattern->mask)
+        seen &= s->mask_bits[row];
     for (int i = 0; i < s->earlier; i++) {
         const ra_interval *taken = &s->taken[row * s->earlier + i];
         seen &= ~(s->key_bits[i] & ra_bits(ra_max(0, taken->lo - s->block), taken->hi - s->block));

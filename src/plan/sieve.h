@@ -1,6 +1,7 @@
 /*
  * What a row sees of a block of keys, where its interval does not say it all: blocks of a block-sparse pattern that are
- * not kept, and in exclusive branches the pairs of earlier ones. The answer is one bit for each key of the block.
+ * not kept, pairs that a mask hides, and in exclusive branches the pairs of earlier ones. The answer is one bit for
+ * each key of the block.
  */
 #ifndef RA_PLAN_SIEVE_H
 #define RA_PLAN_SIEVE_H
@@ -26,6 +27,11 @@ typedef struct ra_sieve {
     int64_t words;   /* of a window */
     int64_t first;   /* the first column in the window; -1: none */
 
+    /* Masks: the rows as queries by index, and their bits of the block that is looked at. */
+    int rows_of_mask;
+    int64_t *query;      /* [groups][lanes]; -1: no such row */
+    uint64_t *mask_bits; /* [groups][lanes] */
+
     /* Exclusive branches: the members that each earlier branch with the row has in its segment, as far as they go. */
     int earlier;
     ra_interval *taken; /* [groups][lanes][earlier] */
@@ -46,7 +52,13 @@ void ra_sieve_begin(ra_sieve *sieve, void *memory, const ra_pattern *pattern, in
 /* A row of a group: a member of the branch's lattice. */
 void ra_sieve_add(ra_sieve *sieve, int group, int lane, int64_t member);
 
-/* The first member from `from` on that some row may see, as far as kept blocks say; INT64_MAX: none. */
+/* Whether tiles are the keys that some row sees; in an exclusive branch without a mask they are all of its keys. */
+static inline bool ra_sieve_sifts(const ra_sieve *s)
+{
+    return !s->earlier || s->pattern->mask;
+}
+
+/* The first member from `from` on that some row may see, as far as kept blocks and masks say; INT64_MAX: none. */
 int64_t ra_sieve_next(ra_sieve *sieve, int64_t from);
 
 /* Look at the members first + skip .. first + rows - 1 of a block. */
@@ -58,8 +70,10 @@ uint64_t ra_sieve_row(const ra_sieve *sieve, int group, int lane);
 /* Whether the first `rows` rows of a group, which are in order, are all in one row of blocks. */
 static inline bool ra_sieve_alike(const ra_sieve *s, int group, int rows)
 {
+    if (s->earlier || s->pattern->mask)
+        return false;
     const int32_t *row_of = s->row_of + (int64_t)group * s->lanes;
-    return !s->earlier && row_of[0] == row_of[rows - 1];
+    return row_of[0] == row_of[rows - 1];
 }
 
 #endif

@@ -158,7 +158,7 @@ bool ra_tiles_part(const ra_tiles *t, int group, const ra_block *block, ra_tile 
     if (lo >= hi || (t->pattern->ragged && next_of_rows(t, group, lo) >= hi))
         return false;
     /* What an exclusive branch leaves out is masked, and not looked for: its tiles can be counted without them. */
-    if (t->sifted && !t->sieve.earlier)
+    if (t->sifted && ra_sieve_sifts(&t->sieve))
         return sift(t, group, block, tile);
     tile->begin = (int)((lo - block->first) / RA_KEY_UNIT * RA_KEY_UNIT);
     tile->end = (int)(ra_ceil_div(hi - block->first, RA_KEY_UNIT) * RA_KEY_UNIT);

@@ -6,6 +6,7 @@
 #include "plan/traffic.h"
 
 #include "base/checked.h"
+#include "plan/batch.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -54,12 +55,7 @@ static ra_share own_of(const counter *c, int rank)
 /* Rows outside of which the rows first <= i < end that stay need none. */
 static ra_interval hull_of_rows(const ra_traffic_question *q, int64_t first, int64_t end)
 {
-    const ra_plan *p = q->plan;
-    if (q->moving == RA_SIDE_KEYS)
-        return ra_pattern_hull(&p->pattern, first + p->offset, end - first);
-    ra_interval seers =
-        ra_pattern_seers_hull(&p->pattern, (ra_interval){first, end}, (ra_interval){p->offset, p->offset + p->q_len});
-    return (ra_interval){seers.lo - p->offset, seers.hi - p->offset};
+    return q->moving == RA_SIDE_KEYS ? ra_plan_hull(q->plan, first, end) : ra_plan_seers_hull(q->plan, first, end);
 }
 
 /* Whether a rank can read rows of a rank that is counted, by the ends of what it needs. */

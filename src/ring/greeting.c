@@ -25,6 +25,20 @@ static uint64_t blocks_hash(uint64_t hash, const ra_blocks *b)
     return mix(hash, b->mask, (size_t)(masks * b->count * ra_blocks_words(b->count)) * sizeof *b->mask);
 }
 
+/* What a mask says, whether it is bits or booleans. */
+static uint64_t mask_hash(uint64_t hash, const ra_mask *m)
+{
+    for (int64_t row = 0; row < m->batch * m->heads * m->q_len; row++) {
+        int64_t slice = row / m->q_len;
+        for (int64_t first = 0; first < m->kv_len; first += 64) {
+            uint64_t word = ra_mask_word(m, slice / m->heads, slice % m->heads, row % m->q_len, first);
+            hash = (hash ^ word) * UINT64_C(0x100000001b3);
+            hash ^= hash >> 32;
+        }
+    }
+    return hash;
+}
+
 static uint64_t pattern_hash(const ra_pattern *pattern)
 {
     uint64_t hash = UINT64_C(0xcbf29ce484222325);
@@ -40,6 +54,11 @@ static uint64_t pattern_hash(const ra_pattern *pattern)
             hash = mix(hash, term->dilation, sizeof *term->dilation);
         if (term->blocks)
             hash = blocks_hash(hash, term->blocks);
+        if (term->lengths)
+            hash = mix(hash, term->lengths->planned,
+                       (size_t)(term->lengths->batch * term->lengths->columns) * sizeof(int64_t));
+        if (term->mask)
+            hash = mask_hash(hash, term->mask);
         if (term->ragged) /* query ends follow key ends */
             hash = mix(hash, term->ragged->key_ends, (size_t)(2 * term->ragged->count) * sizeof(int64_t));
     }

@@ -3,6 +3,8 @@
 
 #include "base/bits.h"
 #include "base/checked.h"
+#include "plan/batch.h"
+#include "plan/row_bits.h"
 
 #include <string.h>
 
@@ -174,12 +176,47 @@ static void mark_planes(const ra_plan *p, int64_t planes, head_marker mark, cons
                 mark(p, head, from, on, words + plane * on->blocks);
 }
 
-void ra_mark_needed(const ra_plan *p, int64_t planes, const ra_share *queries, const ra_share *keys, uint64_t *words)
+/* What a query sees of the keys of a share, as marks on them. */
+static void mark_row(ra_row_bits *bits, const ra_share *keys, uint64_t *words)
 {
-    if (ra_pattern_is_interval(&p->pattern))
-        mark_intervals(p, queries, keys, words);
-    else if (keys->rows > 0)
-        mark_planes(p, planes, mark_head, queries, keys, words);
+    for (int64_t i = ra_share_find(keys, bits->seen.lo); i < keys->ranges; i++) {
+        ra_range range = ra_share_range(keys, i);
+        int64_t lo = ra_max(range.first, bits->seen.lo), hi = ra_min(range.end, bits->seen.hi);
+        int64_t origin = range.first / RA_KEY_BLOCK;
+        for (int64_t block = lo / RA_KEY_BLOCK; block * RA_KEY_BLOCK < hi; block++)
+            words[range.block + block - origin] |=
+                ra_row_bits_word(bits, block * RA_KEY_BLOCK) &
+                ra_bits(ra_max(0, lo - block * RA_KEY_BLOCK), hi - block * RA_KEY_BLOCK);
+    }
+}
+
+/* Where there is a mask: query by query. */
+static void mark_masked(const ra_plan *p, int64_t head, const ra_share *queries, const ra_share *keys, uint64_t *words)
+{
+    for (int branch = 0; branch < ra_pattern_branches(&p->pattern, head); branch++) {
+        ra_row_bits bits;
+        ra_row_bits_begin(&bits, &p->pattern, head, branch);
+        for (int64_t i = 0; i < queries->ranges; i++) {
+            ra_range range = ra_share_range(queries, i);
+            for (int64_t query = range.first; query < range.end; query++)
+                if (ra_row_bits_turn(&bits, query + p->offset))
+                    mark_row(&bits, keys, words);
+        }
+    }
+}
+
+void ra_mark_needed(const ra_plan *plan, int64_t planes, const ra_share *queries, const ra_share *keys, uint64_t *words)
+{
+    for (int64_t batch = 0; batch < ra_plan_elements(plan); batch++) {
+        ra_plan copy;
+        const ra_plan *p = ra_plan_of_batch(plan, batch, &copy);
+        if (batch > 0 && ra_plan_same_element(plan, batch, batch - 1))
+            continue;
+        if (ra_pattern_is_interval(&p->pattern))
+            mark_intervals(p, queries, keys, words);
+        else if (keys->rows > 0)
+            mark_planes(p, planes, p->pattern.mask ? mark_masked : mark_head, queries, keys, words);
+    }
 }
 
 /* ---- The queries that see some keys ------------------------------------------------------------------------------ */
@@ -256,10 +293,30 @@ static void mark_seers_of_head(const ra_plan *p, int64_t head, const ra_share *k
     }
 }
 
-void ra_mark_seers(const ra_plan *p, int64_t planes, const ra_share *keys, const ra_share *queries, uint64_t *words)
+/* Where there is a mask: query by query. */
+static void mark_masked_seers(const ra_plan *p, int64_t head, const ra_share *keys, const ra_share *queries,
+                              uint64_t *words)
 {
-    if (keys->rows > 0 && queries->rows > 0)
-        mark_planes(p, planes, mark_seers_of_head, keys, queries, words);
+    for (int branch = 0; branch < ra_pattern_branches(&p->pattern, head); branch++) {
+        ra_row_bits bits;
+        ra_row_bits_begin(&bits, &p->pattern, head, branch);
+        for (int64_t i = 0; i < queries->ranges; i++) {
+            ra_range range = ra_share_range(queries, i);
+            for (int64_t query = range.first; query < range.end; query++)
+                if (ra_row_bits_turn(&bits, query + p->offset) && ra_row_bits_sees(&bits, keys))
+                    ra_mark_range(queries, query, query + 1, words);
+        }
+    }
+}
+
+void ra_mark_seers(const ra_plan *plan, int64_t planes, const ra_share *keys, const ra_share *queries, uint64_t *words)
+{
+    for (int64_t batch = 0; batch < ra_plan_elements(plan) && keys->rows > 0 && queries->rows > 0; batch++) {
+        ra_plan copy;
+        const ra_plan *p = ra_plan_of_batch(plan, batch, &copy);
+        if (batch == 0 || !ra_plan_same_element(plan, batch, batch - 1))
+            mark_planes(p, planes, p->pattern.mask ? mark_masked_seers : mark_seers_of_head, keys, queries, words);
+    }
 }
 
 void ra_mark_extract(const uint64_t *whole, int64_t whole_blocks, int64_t planes, const ra_share *keys, uint64_t *words)

@@ -61,15 +61,15 @@ int64_t ra_message_bytes(const ra_pass *pass, const ra_message *m, int64_t rows)
 
 /*
  * A run ends where a row is left out. Intervals leave out rows at their ends: those of the ranges of two ranks'
- * rows that stay. Kept blocks also at the ends of blocks; lattices and packed sequences at every row, and so may
- * queries of which some see a kept block and others do not.
+ * rows that stay. Kept blocks also at the ends of blocks; lattices, packed sequences, masks and lengths at every row,
+ * and so may queries of which some see a kept block and others do not.
  */
 int64_t ra_message_runs(const ra_pass *pass, int64_t rows)
 {
     const ra_pattern *pattern = &pass->ring->plan->pattern;
     int64_t ends = 2 * pass->ranges + 1;
     bool by_row = pass->moving == RA_SIDE_QUERIES && pattern->blocks && pattern->bounded;
-    if (pattern->dilation || pattern->ragged || by_row)
+    if (pattern->dilation || pattern->ragged || pattern->mask || pattern->lengths || by_row)
         return rows;
     if (pattern->blocks) {
         /* Queries need not begin with a block. */

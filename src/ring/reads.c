@@ -2,6 +2,7 @@
 #include "ring/reads.h"
 
 #include "base/checked.h"
+#include "plan/batch.h"
 
 #include <string.h>
 
@@ -12,7 +13,9 @@ static int64_t all_blocks(const ra_pass *pass)
 
 int64_t ra_reads_words(const ra_pass *pass)
 {
-    bool kept = pass->ring->plan->pattern.blocks && (!pass->ring->strategy->reads_everything || pass->along);
+    const ra_plan *p = pass->ring->plan;
+    bool dear = p->pattern.blocks || p->pattern.mask || ra_plan_by_batch(p); /* to find out again for each message */
+    bool kept = dear && (!pass->ring->strategy->reads_everything || pass->along);
     return kept ? pass->ring->planes * all_blocks(pass) : 0;
 }
 
@@ -54,11 +57,7 @@ void ra_reads_find(ra_reads *r, const ra_pass *pass, int rank, int known, uint64
 static ra_interval hull_of(const ra_pass *pass, int64_t first, int64_t end)
 {
     const ra_plan *p = pass->ring->plan;
-    if (pass->moving == RA_SIDE_KEYS)
-        return ra_pattern_hull(&p->pattern, first + p->offset, end - first);
-    const ra_interval keys = {first, end}, queries = {p->offset, p->offset + p->q_len};
-    ra_interval seers = ra_pattern_seers_hull(&p->pattern, keys, queries);
-    return (ra_interval){seers.lo - p->offset, seers.hi - p->offset};
+    return pass->moving == RA_SIDE_KEYS ? ra_plan_hull(p, first, end) : ra_plan_seers_hull(p, first, end);
 }
 
 /* Whether a rank can read anything of a share at all, by the ends of what it needs. */

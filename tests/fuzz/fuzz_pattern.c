@@ -44,6 +44,23 @@ static ra_status load_mask(const char *path, int64_t count, int64_t heads, uint6
     return RA_OK;
 }
 
+/* Every third pair; paths that begin with "each" have another mask for each batch element, "heads" for each head. */
+static ra_status load_pairs(const char *path, const int64_t shape[4], uint64_t **bits, int64_t *batch, int64_t *heads)
+{
+    if (strncmp(path, "no", 2) == 0)
+        return ra_fail(RA_ERROR_FILE, "%.40s: no such file", path);
+    *batch = strncmp(path, "each", 4) == 0 ? shape[0] : 1;
+    *heads = strncmp(path, "heads", 5) == 0 ? shape[1] : 1;
+    int64_t rows = *batch * *heads * shape[2], words = ra_blocks_words(shape[3]);
+    *bits = calloc((size_t)(rows * words) + 1, sizeof **bits);
+    if (!*bits)
+        return ra_fail(RA_ERROR_MEMORY, "out of memory");
+    for (int64_t i = 0; i < rows * shape[3]; i++)
+        if ((i / shape[3] + i % shape[3]) % 3 == 1)
+            (*bits)[i / shape[3] * words + i % shape[3] / 64] |= UINT64_C(1) << (i % shape[3] % 64);
+    return RA_OK;
+}
+
 /* Each row's interval against the definition, where intervals are all there is. */
 static void check_intervals(const ra_pattern *pattern)
 {
@@ -123,7 +140,7 @@ static void check_tiles(const ra_pattern *pattern)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static const ra_pattern_files files = {load_integers, load_mask};
+    static const ra_pattern_files files = {load_integers, load_mask, load_pairs};
     char *text = malloc(size + 1);
     MUST(text);
     memcpy(text, data, size);

@@ -1,4 +1,4 @@
-/* Made-up packed sequences for made-up problems. */
+/* Made-up packed sequences, padded batches and masks for made-up problems. */
 #ifndef SUPPORT_RAGGED_H
 #define SUPPORT_RAGGED_H
 
@@ -6,8 +6,8 @@
 #include "support/random.h"
 
 /*
- * Perhaps adds documents:Q/K to the text of a problem whose other figures are chosen: where no term and no position
- * forbids it.
+ * Perhaps adds documents:Q/K, lengths and a mask to the text of a problem whose other figures are chosen: where no term
+ * and no position forbids it. The arrays stay until sixteen more problems have got some.
  */
 void choose_ragged(choices *c, ra_problem *problem, char *text, size_t size);
 

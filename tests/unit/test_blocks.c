@@ -26,7 +26,7 @@ static ra_status any_mask(const char *path, int64_t count, int64_t heads, uint64
     return RA_OK;
 }
 
-static const ra_pattern_files files = {NULL, any_mask};
+static const ra_pattern_files files = {.mask = any_mask};
 
 /* So many blocks, the last of them cut short. */
 static ra_pattern blocks_of(int64_t count, int64_t heads, const char *settings)

@@ -1,4 +1,5 @@
 /* Marks on rows against one flag for each position. */
+#include "plan/batch.h"
 #include "ring/marks.h"
 #include "shares.h"
 #include "support/ragged.h"
@@ -38,6 +39,7 @@ static void scene_make(scene *s, choices *c, uint64_t seed)
     ra_problem problem = RA_PROBLEM_INIT;
     ra_options options = RA_OPTIONS_INIT;
     s->seed = seed;
+    problem.batch = choose(c, 1, 3);
     problem.q_len = choose(c, 1, chance(c, 2) ? 80 : MOST_LENGTH);
     problem.kv_len = chance(c, 2) ? problem.q_len : choose(c, 1, MOST_LENGTH);
     problem.head_dim = 1;
@@ -123,8 +125,9 @@ static bool seen_by_some(const scene *s, const uint8_t *queries, int64_t first, 
 {
     for (int64_t query = 0; query < s->plan->q_len; query++)
         for (int64_t head = first; queries[query] && head < first + count; head++)
-            if (ra_pattern_sees(&s->plan->pattern, head, query + s->plan->offset, key) > 0)
-                return true;
+            for (int64_t batch = 0; batch < ra_plan_elements(s->plan); batch++)
+                if (ra_plan_sees(s->plan, batch, head, query, key) > 0)
+                    return true;
     return false;
 }
 
@@ -159,8 +162,7 @@ static void check_planes(scene *s, choices *c)
     for (int64_t head = 1; head < s->plan->heads && same; head++)
         for (int64_t query = 0; query < s->plan->q_len && same; query++)
             for (int64_t key = 0; key < s->plan->kv_len && same; key += 1 + s->plan->kv_len / 100)
-                same = ra_pattern_sees(&s->plan->pattern, 0, query + s->plan->offset, key) ==
-                       ra_pattern_sees(&s->plan->pattern, head, query + s->plan->offset, key);
+                same = ra_plan_sees(s->plan, 0, 0, query, key) == ra_plan_sees(s->plan, 0, head, query, key);
     SCENE_REQUIRE(s, same || ra_mark_planes(s->plan) == s->plan->kv_heads);
     SCENE_REQUIRE(s, !ra_pattern_is_interval(&s->plan->pattern) || ra_mark_planes(s->plan) == 1);
 }

@@ -2,6 +2,7 @@
  * The oracle of gradients over storages against the definition, written down here for one row with the given output and
  * log-sum-exp, and against the oracle over tensors, which has an output of its own.
  */
+#include "plan/batch.h"
 #include "support/placed.h"
 #include "support/ragged.h"
 #include "support/sample.h"
@@ -130,9 +131,7 @@ static void add_row(const ra_tensor *t, ra_row at, double factor, double *sums)
 
 static int times_seen(const problem *p, ra_row query, int64_t key)
 {
-    uint8_t times = 0;
-    assert_int_equal(ra_plan_visible(p->plan, query.head, query.seq, key, 1, &times), RA_OK);
-    return times;
+    return ra_plan_sees(p->plan, query.batch, query.head, query.seq, key);
 }
 
 static void define_query(const problem *p, ra_row row, double scale, double *sums)

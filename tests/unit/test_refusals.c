@@ -146,7 +146,7 @@ static const struct refusal {
     {kernel_negative, "kernel -1: no such kernel"},
     {pattern_unknown, "pattern \"casual\", character 1: expected one of full, causal[:prefix=N], "
                       "window:LEFT,RIGHT, chunks:SIZE, documents:LEN,LEN,... or "
-                      "documents:Q/K,Q/K,... or documents:@FILE.npy, "
+                      "documents:Q/K,Q/K,... or documents:@FILE.npy, lengths:@FILE.npy, mask:@FILE.npy, "
                       "dilated:W/R,W/R,...[:mode=paper|union|grouped|torchscale], "
                       "blocks:SIZE[:local=N][:global=N][:stride=N][:random=N][:seed=S][:density=F][:mask=@FILE.npy], "
                       "found \"casual\""},

@@ -1,4 +1,5 @@
 /* Which queries see some keys: marks, sets of rows, traffic and counts against the definition, pair by pair. */
+#include "plan/batch.h"
 #include "plan/traffic.h"
 #include "ring/marks.h"
 #include "shares.h"
@@ -36,10 +37,10 @@ static void look(scene *s, int rank, int64_t plane, int64_t query)
     for (int64_t i = 0; i < keys.ranges; i++) {
         ra_range range = ra_share_range(&keys, i);
         for (int64_t key = range.first; key < range.end; key++)
-            for (int64_t head = plane * heads; head < (plane + 1) * heads; head++) {
-                int times = ra_pattern_sees(&s->plan->pattern, head, query + s->plan->offset, key);
+            for (int64_t i_head = 0; i_head < heads * s->plan->batch; i_head++) {
+                int times = ra_plan_sees(s->plan, i_head / heads, plane * heads + i_head % heads, query, key);
                 s->needs[rank][plane][query] |= times > 0;
-                s->pairs[rank] += (double)(times * s->plan->batch);
+                s->pairs[rank] += (double)times;
             }
     }
 }
@@ -162,12 +163,10 @@ static void check_hull(scene *s, choices *c)
     if (keys.rows == 0)
         return;
     ra_interval between = {ra_share_range(&keys, 0).first, ra_share_range(&keys, keys.ranges - 1).end};
-    ra_interval all = {s->plan->offset, s->plan->offset + s->plan->q_len};
-    ra_interval hull = ra_pattern_seers_hull(&s->plan->pattern, between, all);
+    ra_interval hull = ra_plan_seers_hull(s->plan, between.lo, between.hi);
     for (int64_t query = 0; query < s->plan->q_len; query++)
         for (int64_t plane = 0; plane < s->planes; plane++)
-            SCENE_REQUIRE(s, !s->needs[rank][plane][query] ||
-                                 (hull.lo <= query + s->plan->offset && query + s->plan->offset < hull.hi));
+            SCENE_REQUIRE(s, !s->needs[rank][plane][query] || (hull.lo <= query && query < hull.hi));
 }
 
 static void no_query_outside_of_the_hull_sees_a_key(void **state)

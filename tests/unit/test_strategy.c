@@ -2,6 +2,7 @@
  * Strategies as pure functions, against a table that says for every row and rank who needs it and where it comes from.
  * The table is made from the pattern and the partitions only.
  */
+#include "plan/batch.h"
 #include "ring/message.h"
 #include "ring/planning.h"
 #include "ring/rank_bytes.h"
@@ -68,17 +69,17 @@ static void fill_parts(scene *s)
  * By the definition of the pattern, with all query heads of a set; long sequences of intervals by these, which are
  * tested elsewhere.
  */
-static void add_needs_of_query(const scene *s, int64_t plane, int64_t position, uint8_t *needs)
+static void add_needs_of_query(const scene *s, int64_t plane, int64_t query, uint8_t *needs)
 {
-    const ra_pattern *pattern = &s->ring->plan->pattern;
-    int64_t heads = s->ring->plan->heads / s->planes;
-    if (s->kv_len <= SEEN_EXHAUSTIVELY || !ra_pattern_is_interval(pattern)) {
+    const ra_plan *plan = s->ring->plan;
+    int64_t heads = plan->heads / s->planes, all = heads * ra_plan_elements(plan);
+    if (s->kv_len <= SEEN_EXHAUSTIVELY || !ra_pattern_is_interval(&plan->pattern) || ra_plan_by_batch(plan)) {
         for (int64_t key = 0; key < s->kv_len; key++)
-            for (int64_t head = plane * heads; head < (plane + 1) * heads && !needs[key]; head++)
-                needs[key] = ra_pattern_sees(pattern, head, position, key) > 0;
+            for (int64_t i = 0; i < all && !needs[key]; i++)
+                needs[key] = ra_plan_sees(plan, i / heads, plane * heads + i % heads, query, key) > 0;
         return;
     }
-    ra_interval seen = ra_pattern_interval(pattern, position);
+    ra_interval seen = ra_pattern_interval(&plan->pattern, query + plan->offset);
     if (seen.lo < seen.hi)
         memset(needs + seen.lo, 1, (size_t)(seen.hi - seen.lo));
 }
@@ -91,7 +92,7 @@ static void fill_needs_of_rank(scene *s, int64_t plane, int rank)
     for (int64_t i = 0; i < share.ranges && s->strategy != RA_STRATEGY_ALLGATHER; i++) {
         ra_range range = ra_share_range(&share, i);
         for (int64_t query = range.first; query < range.end; query++)
-            add_needs_of_query(s, plane, query + s->ring->plan->offset, needs);
+            add_needs_of_query(s, plane, query, needs);
     }
 }
 

@@ -138,11 +138,16 @@ static void every_visible_pair_as_often_as_it_is_seen(void **state)
         w->first_position = choose(&c, -MOST_ROWS, w->kv_len - w->rows);
         choose_pattern(&c, w->kv_len, w->text, sizeof w->text);
         ra_problem problem = RA_PROBLEM_INIT;
-        problem.q_len = w->rows, problem.kv_len = w->kv_len;
+        problem.q_len = w->rows, problem.kv_len = w->kv_len, problem.heads = w->heads;
         choose_ragged(&c, &problem, w->text, sizeof w->text);
-        const ra_pattern_shape shape = {
-            .kv_len = w->kv_len, .heads = w->heads, .q_len = w->rows, .offset = w->first_position};
+        ra_pattern_shape shape = {
+            .kv_len = w->kv_len, .heads = w->heads, .q_len = w->rows, .offset = w->first_position, .batch = 1};
+        shape.lengths = problem.score_arrays ? problem.score_arrays->lengths : NULL;
+        shape.mask = problem.score_arrays ? problem.score_arrays->mask : NULL;
         assert_int_equal(ra_pattern_parse(w->text, &shape, NULL, &w->pattern), RA_OK);
+        const ra_lengths *l = w->pattern.lengths;
+        if (l)
+            w->pattern.valid = (ra_interval){ra_lengths_value(l, 0, 0), ra_lengths_value(l, 0, 1)};
         int64_t head = choose(&c, 0, w->heads - 1);
         memset(w->covered, 0, sizeof w->covered);
         for (int branch = 0; branch < ra_pattern_branches(&w->pattern, head); branch++)
