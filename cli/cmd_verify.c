@@ -14,45 +14,54 @@
 
 static const verify_case CASES[] = {
     /* lengths: one, primes, exact blocks, more queries than keys and the other way round */
-    {true, "full", 1, 1, 1, 1, 1, 1, 1},
-    {true, "full", 2, 67, 131, 4, 2, 64, 64},
-    {false, "full", 1, 131, 67, 3, 3, 80, 80},
-    {false, "full", 1, 128, 192, 2, 2, 64, 64},
-    {false, "full", 3, 17, 17, 2, 1, 64, 64},
-    {true, "causal", 1, 257, 257, 2, 1, 64, 64},
-    {false, "causal", 2, 127, 127, 4, 4, 128, 128},
-    {false, "causal", 1, 64, 64, 1, 1, 64, 64},
-    {true, "causal", 1, 131, 67, 2, 2, 3, 5},
-    {false, "causal", 1, 67, 131, 2, 2, 64, 32},
-    {false, "causal", 1, 1021, 1021, 2, 1, 64, 64},
+    {true, "full", NULL, 1, 1, 1, 1, 1, 1, 1},
+    {true, "full", NULL, 2, 67, 131, 4, 2, 64, 64},
+    {false, "full", NULL, 1, 131, 67, 3, 3, 80, 80},
+    {false, "full", NULL, 1, 128, 192, 2, 2, 64, 64},
+    {false, "full", NULL, 3, 17, 17, 2, 1, 64, 64},
+    {true, "causal", NULL, 1, 257, 257, 2, 1, 64, 64},
+    {false, "causal", NULL, 2, 127, 127, 4, 4, 128, 128},
+    {false, "causal", NULL, 1, 64, 64, 1, 1, 64, 64},
+    {true, "causal", NULL, 1, 131, 67, 2, 2, 3, 5},
+    {false, "causal", NULL, 1, 67, 131, 2, 2, 64, 32},
+    {false, "causal", NULL, 1, 1021, 1021, 2, 1, 64, 64},
     /* head dims, and value dims of their own */
-    {false, "full", 1, 61, 61, 2, 2, 1, 1},
-    {true, "full", 1, 61, 61, 2, 2, 3, 7},
-    {false, "causal", 1, 61, 61, 2, 2, 80, 16},
-    {false, "causal", 1, 61, 61, 2, 2, 128, 129},
-    {true, "causal", 1, 37, 37, 1, 1, 1024, 1024},
-    {false, "full", 1, 37, 70, 1, 1, 1, 1024},
+    {false, "full", NULL, 1, 61, 61, 2, 2, 1, 1},
+    {true, "full", NULL, 1, 61, 61, 2, 2, 3, 7},
+    {false, "causal", NULL, 1, 61, 61, 2, 2, 80, 16},
+    {false, "causal", NULL, 1, 61, 61, 2, 2, 128, 129},
+    {true, "causal", NULL, 1, 37, 37, 1, 1, 1024, 1024},
+    {false, "full", NULL, 1, 37, 70, 1, 1, 1, 1024},
     /* windows */
-    {false, "window:0", 1, 97, 97, 2, 2, 64, 64},
-    {true, "window:16,8", 1, 197, 197, 2, 2, 80, 80},
-    {false, "window:40", 2, 67, 131, 2, 1, 64, 64},
-    {false, "window:10,70", 1, 131, 67, 2, 2, 64, 64},
-    {false, "window:5000", 1, 97, 97, 2, 2, 64, 64},
-    {true, "causal+window:33,5", 1, 211, 211, 2, 2, 64, 64},
-    {false, "causal+window:128,0", 1, 509, 509, 2, 1, 128, 128},
+    {false, "window:0", NULL, 1, 97, 97, 2, 2, 64, 64},
+    {true, "window:16,8", NULL, 1, 197, 197, 2, 2, 80, 80},
+    {false, "window:40", NULL, 2, 67, 131, 2, 1, 64, 64},
+    {false, "window:10,70", NULL, 1, 131, 67, 2, 2, 64, 64},
+    {false, "window:5000", NULL, 1, 97, 97, 2, 2, 64, 64},
+    {true, "causal+window:33,5", NULL, 1, 211, 211, 2, 2, 64, 64},
+    {false, "causal+window:128,0", NULL, 1, 509, 509, 2, 1, 128, 128},
     /* documents */
-    {true, "documents:50,1,77,129", 1, 257, 257, 2, 2, 64, 64},
-    {false, "documents:131", 1, 67, 131, 2, 2, 64, 64},
-    {true, "causal+documents:64,64,3", 2, 131, 131, 4, 1, 64, 64},
-    {false, "documents:30,37", 1, 131, 67, 2, 2, 64, 64},
-    {false, "documents:100,97+window:20,50", 1, 197, 197, 2, 2, 80, 80},
-    {false, "causal+window:50+documents:100,97", 1, 197, 197, 4, 2, 64, 64},
+    {true, "documents:50,1,77,129", NULL, 1, 257, 257, 2, 2, 64, 64},
+    {false, "documents:131", NULL, 1, 67, 131, 2, 2, 64, 64},
+    {true, "causal+documents:64,64,3", NULL, 2, 131, 131, 4, 1, 64, 64},
+    {false, "documents:30,37", NULL, 1, 131, 67, 2, 2, 64, 64},
+    {false, "documents:100,97+window:20,50", NULL, 1, 197, 197, 2, 2, 80, 80},
+    {false, "causal+window:50+documents:100,97", NULL, 1, 197, 197, 4, 2, 64, 64},
     /* few queries against many keys */
-    {true, "full", 1, 1, 1031, 8, 2, 128, 128},
-    {false, "full", 2, 1, 4099, 4, 1, 64, 64},
-    {true, "causal", 1, 3, 2053, 4, 4, 64, 64},
-    {false, "causal+window:300,0", 1, 2, 4099, 2, 2, 80, 80},
-    {false, "causal+documents:4000,99", 1, 5, 4099, 2, 1, 128, 64},
+    {true, "full", NULL, 1, 1, 1031, 8, 2, 128, 128},
+    {false, "full", NULL, 2, 1, 4099, 4, 1, 64, 64},
+    {true, "causal", NULL, 1, 3, 2053, 4, 4, 64, 64},
+    {false, "causal+window:300,0", NULL, 1, 2, 4099, 2, 2, 80, 80},
+    {false, "causal+documents:4000,99", NULL, 1, 5, 4099, 2, 1, 128, 64},
+    /* scores, in tiles and of few queries */
+    {true, "causal", "softcap:30", 1, 131, 131, 2, 1, 64, 64},
+    {true, "causal", "alibi", 1, 131, 197, 3, 1, 64, 64},
+    {false, "full", "relative", 1, 97, 131, 4, 2, 64, 64},
+    {true, "full", "bias", 2, 67, 131, 2, 2, 64, 64},
+    {true, "causal+window:50,0", "sinks", 1, 197, 131, 4, 2, 64, 64},
+    {false, "causal", "dropout:0.25:seed=3", 1, 131, 131, 2, 2, 64, 64},
+    {true, "causal", "relative+softcap:5+bias+alibi+sinks+dropout:0.1", 2, 67, 131, 4, 2, 80, 64},
+    {true, "causal", "relative+softcap:5+bias+alibi+sinks+dropout:0.1", 1, 2, 1031, 4, 2, 64, 64},
 };
 enum { CASE_COUNT = sizeof CASES / sizeof *CASES };
 
@@ -114,12 +123,13 @@ static ra_status run(const ra_plan *plan, const ra_tensor *t)
 
 static void print_line(const verify_case *c, ra_dtype dtype, ra_kernel_id kernel, const verdict *found)
 {
-    char shape[80];
+    char shape[80], what[80];
+    snprintf(what, sizeof what, "%s%s%s", c->pattern, c->scores ? ", " : "", c->scores ? c->scores : "");
     snprintf(shape, sizeof shape, "%lld x %lld:%lld x %lld:%lld x %lld:%lld", (long long)c->batch, (long long)c->q_len,
              (long long)c->kv_len, (long long)c->heads, (long long)c->kv_heads, (long long)c->head_dim,
              (long long)c->value_dim);
-    printf("%-34s %-30s %-9s %-8s %.1e  %.1e", c->pattern, shape, ra_dtype_name(dtype), ra_kernel_name(kernel),
-           found->output, found->lse);
+    printf("%-34s %-30s %-9s %-8s %.1e  %.1e", what, shape, ra_dtype_name(dtype), ra_kernel_name(kernel), found->output,
+           found->lse);
     for (int i = 0; i < GRADIENTS; i++)
         printf("  %.1e", found->gradients[i]);
     printf("  %s\n", found->ok ? "ok" : "FAILED");
@@ -130,7 +140,7 @@ static ra_status verify_kernel(const verify_case *c, verify_data *data, ra_dtype
 {
     verdict found = {.ok = true};
     ra_plan *plan = NULL;
-    ra_status status = verify_plan(c, kernel, &plan);
+    ra_status status = verify_plan(data, c, kernel, &plan);
     for (int layout = 0; layout < VERIFY_LAYOUTS && !status; layout++) {
         status = run(plan, data->tensors[layout]);
         if (status)
@@ -175,8 +185,9 @@ int cmd_verify(int argc, char **argv)
     };
     const arg_command command = {
         .verb = "verify",
-        .summary = "The library against its double-precision oracle: patterns, shapes, dtypes and the kernels of\n"
-                   "this machine, in both layouts, on standard-normal inputs. Gradients too (d_q, d_k, d_v).",
+        .summary = "The library against its double-precision oracle: patterns, scores, shapes, dtypes and the\n"
+                   "kernels of this machine, in both layouts, on standard-normal inputs. Gradients too (d_q, d_k,\n"
+                   "d_v).",
         .options = options,
         .option_count = 1,
         .notes = "Shapes are batch x queries:keys x heads:kv heads x head dim:value dim. Errors are absolute,\n"

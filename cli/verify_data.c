@@ -2,8 +2,9 @@
 #include "verify_data.h"
 
 #include <stdlib.h>
+#include <string.h>
 
-enum { MOST_DIM = 1024 };
+enum { MOST_DIM = 4099 };
 
 /* ---- Tensors ----------------------------------------------------------------------------------------------------- */
 
@@ -57,6 +58,28 @@ static bool tensors_make(ra_tensor t[VERIFY_TENSORS], const verify_case *c, ra_d
     return made;
 }
 
+/* ---- Arrays of scores -------------------------------------------------------------------------------------------- */
+
+/* Slopes are those of the ALiBi paper. */
+static bool arrays_make(verify_data *data, const verify_case *c)
+{
+    enum { REACH = 20 };
+    const char *const names[VERIFY_ARRAYS] = {"relative", "bias", "sinks"};
+    ra_tensor *a = data->arrays;
+    ra_score_arrays *views = &data->score_arrays;
+    const ra_tensor **const where[VERIFY_ARRAYS] = {&views->table, &views->bias, &views->sinks};
+    *views = (ra_score_arrays)RA_SCORE_ARRAYS_INIT;
+    bool made = tensor_make(&a[VERIFY_TABLE], RA_F32, RA_BSHD, 1, 1, c->heads, 2 * REACH + 1) &&
+                tensor_make(&a[VERIFY_BIAS], RA_F32, RA_BSHD, c->batch, c->q_len, 1, c->kv_len) &&
+                tensor_make(&a[VERIFY_SINKS], RA_F32, RA_BSHD, 1, 1, c->heads, 1);
+    for (int i = 0; i < VERIFY_ARRAYS && made; i++) {
+        tensor_fill(&a[i], (uint64_t)(100 + i));
+        if (c->scores && strstr(c->scores, names[i]))
+            *where[i] = &a[i];
+    }
+    return made;
+}
+
 /* ---- Rows -------------------------------------------------------------------------------------------------------- */
 
 /* Every row of a tensor. */
@@ -85,8 +108,8 @@ static void rows_free(verify_rows *r)
 
 bool verify_data_make(verify_data *data, const verify_case *c, ra_dtype dtype)
 {
-    bool made = true;
     *data = (verify_data){0};
+    bool made = arrays_make(data, c);
     for (int layout = 0; layout < VERIFY_LAYOUTS; layout++)
         made &= tensors_make(data->tensors[layout], c, dtype, (ra_layout)layout);
     made &= rows_make(&data->forward, &data->tensors[0][VERIFY_OUTPUT]);
@@ -97,6 +120,8 @@ bool verify_data_make(verify_data *data, const verify_case *c, ra_dtype dtype)
 
 void verify_data_free(verify_data *data)
 {
+    for (int i = 0; i < VERIFY_ARRAYS; i++)
+        free(data->arrays[i].data);
     for (int layout = 0; layout < VERIFY_LAYOUTS; layout++)
         for (int i = 0; i < VERIFY_TENSORS; i++)
             free(data->tensors[layout][i].data);
@@ -107,7 +132,7 @@ void verify_data_free(verify_data *data)
 
 /* ---- The oracle -------------------------------------------------------------------------------------------------- */
 
-ra_status verify_plan(const verify_case *c, ra_kernel_id kernel, ra_plan **plan)
+ra_status verify_plan(const verify_data *data, const verify_case *c, ra_kernel_id kernel, ra_plan **plan)
 {
     ra_problem problem = RA_PROBLEM_INIT;
     problem.batch = c->batch;
@@ -115,6 +140,8 @@ ra_status verify_plan(const verify_case *c, ra_kernel_id kernel, ra_plan **plan)
     problem.heads = c->heads, problem.kv_heads = c->kv_heads;
     problem.head_dim = c->head_dim, problem.value_dim = c->value_dim;
     problem.pattern = c->pattern;
+    problem.scores = c->scores;
+    problem.score_arrays = &data->score_arrays;
     ra_options options = RA_OPTIONS_INIT;
     options.kernel = kernel;
     return ra_plan_create(&problem, &options, plan);
@@ -141,7 +168,7 @@ ra_status verify_data_reference(verify_data *data, const verify_case *c)
     ra_storage *s[VERIFY_OUTPUT] = {NULL};
     verify_rows *f = &data->forward;
     ra_plan *plan = NULL;
-    ra_status status = verify_plan(c, RA_KERNEL_GENERIC, &plan);
+    ra_status status = verify_plan(data, c, RA_KERNEL_GENERIC, &plan);
     for (int i = 0; i < VERIFY_OUTPUT && !status; i++)
         status = ra_storage_memory(&data->tensors[RA_BSHD][i], &s[i]);
     if (!status)

@@ -8,8 +8,8 @@
 #include "gradient_files.h"
 
 typedef struct verify_case {
-    bool quick; /* part of --quick */
-    const char *pattern;
+    bool quick;                   /* part of --quick */
+    const char *pattern, *scores; /* scores: NULL, or terms whose arrays are made up */
     int64_t batch, q_len, kv_len, heads, kv_heads, head_dim, value_dim;
 } verify_case;
 
@@ -39,7 +39,12 @@ typedef struct verify_rows {
     double *lses, *sizes;     /* [count]; no log-sum-exps of gradients */
 } verify_rows;
 
+/* Arrays for the terms of scores, of all that the case has. */
+enum { VERIFY_TABLE, VERIFY_BIAS, VERIFY_SINKS, VERIFY_ARRAYS };
+
 typedef struct verify_data {
+    ra_tensor arrays[VERIFY_ARRAYS];
+    ra_score_arrays score_arrays; /* views of those that the scores use: data must stay where it is */
     ra_tensor tensors[VERIFY_LAYOUTS][VERIFY_TENSORS];
     verify_rows forward;
     verify_rows gradients[GRADIENTS];
@@ -49,7 +54,7 @@ typedef struct verify_data {
 bool verify_data_make(verify_data *data, const verify_case *verified, ra_dtype dtype);
 void verify_data_free(verify_data *data);
 
-ra_status verify_plan(const verify_case *verified, ra_kernel_id kernel, ra_plan **plan);
+ra_status verify_plan(const verify_data *data, const verify_case *verified, ra_kernel_id kernel, ra_plan **plan);
 
 /* Ask the oracle. */
 ra_status verify_data_reference(verify_data *data, const verify_case *verified);
