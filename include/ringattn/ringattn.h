@@ -169,14 +169,16 @@ RA_API ra_status ra_generate_as(ra_distribution distribution, uint64_t seed, int
 #define RA_SCALE_DEFAULT DBL_MAX
 
 /*
- * Arrays in the caller's memory for terms that name no file. A view that no term uses must be NULL. They are read by
- * every run, not copied: they must stay until the plan is freed. Dimensions that are not named are 1.
+ * Arrays in the caller's memory for terms of the pattern and of the scores that name no file. A view that no term uses
+ * must be NULL. Dimensions that are not named are 1, and strides may be anything. The views are copied when a plan is
+ * made. The elements are read by every run: they must stay until the plan is freed. Slopes, table, bias and sinks may
+ * have other elements in another run. Over ranks, every rank has the arrays of the whole problem.
  */
 typedef struct ra_score_arrays {
     size_t size;
     const ra_tensor *slopes;    /* alibi: RA_F32, heads */
     const ra_tensor *table;     /* relative: RA_F32, heads or 1, dim 2M + 1 */
-    const ra_tensor *bias;      /* bias: batch or 1, seq q_len or 1, heads or 1, dim kv_len */
+    const ra_tensor *bias;      /* bias: floating point, batch or 1, seq q_len or 1, heads or 1, dim kv_len */
     const ra_tensor *sinks;     /* sinks: RA_F32, heads */
     const ra_tensor *mask;      /* mask: RA_BOOL, batch or 1, seq q_len, heads or 1, dim kv_len */
     const ra_tensor *lengths;   /* lengths: RA_I64, batch, dim 2 or 3 */
@@ -185,7 +187,8 @@ typedef struct ra_score_arrays {
      * Where ra_backward puts the gradients of these arrays: RA_F32, of the same shapes. NULL: not computed. Over ranks
      * the total is on every rank; ranks of one process may have the same arrays. Those of slopes, table, sinks and of a
      * bias with one row for all queries have the same bits for any number of threads and ranks, strategy, order and
-     * transport, from the same output and lse.
+     * transport, from the same output and lse. An array of a file has a gradient too, and so have slopes that the
+     * text alone gives. Runs that write the same gradients must not be at the same time.
      */
     const ra_tensor *d_slopes, *d_table, *d_bias, *d_sinks;
 } ra_score_arrays;
@@ -318,8 +321,8 @@ RA_API ra_status ra_stats_init(ra_stats *stats, size_t size);
 /*
  * Run the plan. q is [batch, q_len, heads, head_dim], k and v have kv_len and kv_heads, v and output have value_dim;
  * each has a dtype and strides of its own. `lse`, if not NULL, receives the natural logarithm of the sum of the
- * exponentials of the scaled scores: an RA_F32 view with dim 1. `stats` may be NULL. After a failure the contents of
- * output and lse are undefined.
+ * exponentials of the scaled scores, after all terms of `scores` and with the sink: an RA_F32 view with dim 1. `stats`
+ * may be NULL. After a failure the contents of output and lse are undefined.
  *
  * k and v may have fewer keys than the plan: seq, the same in both, from 0 to kv_len. The result is that of a plan for
  * so many keys, within rounding, and takes no more memory than was planned. By default queries sit at the end of these
@@ -340,6 +343,9 @@ RA_API ra_status ra_forward(const ra_plan *plan, const ra_tensor *q, const ra_te
  * gradient, query heads that share a key/value head add up, and a row that sees no key has a gradient of zero and gives
  * none. NaN and infinity reach the gradients that depend on them and no others. All sums are float32. The bits do not
  * depend on the number of threads.
+ *
+ * Scores are those of the forward pass, and dropout drops the same weights. Gradients of the arrays of scores go to the
+ * views of ra_problem.score_arrays, whichever of d_q, d_k and d_v are NULL.
  *
  * stats->flops are 2 * pairs_visible * (3 head_dim + 2 value_dim), whichever gradients are wanted. After a failure the
  * contents of the gradients are undefined. k and v may have fewer keys than the plan, as in ra_forward.
@@ -463,7 +469,8 @@ RA_API ra_status ra_reference_row(const ra_plan *plan, const ra_tensor *q, const
  * The oracle of ra_backward: whole gradients in double precision, by the definition, with none of the code that makes
  * ra_backward fast. It computes its own softmax, so it takes neither output nor lse. d_lse may be NULL. d_q [batch,
  * q_len, heads, head_dim], d_k [batch, seq, kv_heads, head_dim] and d_v [batch, seq, kv_heads, value_dim] are the
- * caller's, dense, and may be NULL. It holds O(kv_len) and takes time in proportion to all pairs.
+ * caller's, dense, and may be NULL. Gradients of the arrays of scores go where ra_backward puts them. It holds
+ * O(kv_len) and those gradients, and takes time in proportion to all pairs.
  */
 RA_API ra_status ra_reference_backward(const ra_plan *plan, const ra_tensor *q, const ra_tensor *k, const ra_tensor *v,
                                        const ra_tensor *d_output, const ra_tensor *d_lse, double *d_q, double *d_k,
