@@ -19,24 +19,25 @@ typedef struct layer {
     float q[COUNT], k[COUNT], v[COUNT], output[COUNT], lse[SEQ * HEADS];
 } layer;
 
-/* T5's bucket of a key at the query's position + distance, in both directions. From FAR on it is the last of its side.
- */
-static int bucket_of(int distance)
+/* The bucket of each entry of a table: the table of a head whose learned numbers are those of the buckets. */
+static ra_status find_buckets(int buckets[ENTRIES])
 {
-    int side = distance > 0 ? BUCKETS / 2 : 0, most = BUCKETS / 2 - 1, exact = BUCKETS / 4, apart = abs(distance);
-    if (apart < exact)
-        return side + apart;
-    int far = exact + (int)(log((double)apart / exact) / log((double)FAR / exact) * exact);
-    return side + (far < most ? far : most);
+    float numbers[BUCKETS], table[ENTRIES];
+    for (int i = 0; i < BUCKETS; i++)
+        numbers[i] = (float)i;
+    ra_status status = ra_relative_from_buckets(numbers, BUCKETS, 1, 1, FAR, table);
+    for (int i = 0; i < ENTRIES && !status; i++)
+        buckets[i] = (int)table[i];
+    return status;
 }
 
 /* Half of the sum of the squares of the output: its gradient by the output is the output. */
 static ra_status forward(const ra_plan *plan, layer *l, const ra_tensor inputs[3], const ra_tensor *o, double *loss)
 {
     ra_tensor lse = ra_tensor_dense(l->lse, RA_F32, RA_BSHD, 1, SEQ, HEADS, 1);
-    for (int i = 0; i < HEADS * ENTRIES; i++) /* a plan reads the table anew in each run */
-        l->table[i / ENTRIES][i % ENTRIES] = l->learned[bucket_of(i % ENTRIES - FAR)][i / ENTRIES];
-    ra_status status = ra_forward(plan, &inputs[0], &inputs[1], &inputs[2], o, &lse, NULL);
+    ra_status status = ra_relative_from_buckets(&l->learned[0][0], BUCKETS, HEADS, 1, FAR, &l->table[0][0]);
+    if (!status) /* each run reads the table anew */
+        status = ra_forward(plan, &inputs[0], &inputs[1], &inputs[2], o, &lse, NULL);
     *loss = 0;
     for (int i = 0; i < COUNT && !status; i++)
         *loss += 0.5 * (double)l->output[i] * (double)l->output[i];
@@ -44,11 +45,11 @@ static ra_status forward(const ra_plan *plan, layer *l, const ra_tensor inputs[3
 }
 
 /* A step against the gradient. Returns the sum of its squares. */
-static double descend(layer *l)
+static double descend(layer *l, const int buckets[ENTRIES])
 {
     double gradient[BUCKETS][HEADS] = {{0}}, squares = 0;
     for (int i = 0; i < HEADS * ENTRIES; i++)
-        gradient[bucket_of(i % ENTRIES - FAR)][i / ENTRIES] += (double)l->d_table[i / ENTRIES][i % ENTRIES];
+        gradient[buckets[i % ENTRIES]][i / ENTRIES] += (double)l->d_table[i / ENTRIES][i % ENTRIES];
     for (int i = 0; i < BUCKETS * HEADS; i++) {
         double g = gradient[i / HEADS][i % HEADS];
         l->learned[i / HEADS][i % HEADS] -= (float)(STEP * g);
@@ -71,12 +72,15 @@ static ra_status train(layer *l, double *before, double *after, double *expected
     problem.q_len = SEQ, problem.heads = HEADS, problem.head_dim = DIM, problem.scale = 1; /* T5 has no scale */
     problem.scores = "relative", problem.score_arrays = &arrays;
     ra_plan *plan = NULL;
+    int buckets[ENTRIES] = {0};
     ra_status status = ra_plan_create(&problem, NULL, &plan);
+    if (!status)
+        status = find_buckets(buckets);
     if (!status)
         status = forward(plan, l, inputs, &o, before);
     if (!status)
         status = ra_backward(plan, &inputs[0], &inputs[1], &inputs[2], &o, &lse, &o, NULL, NULL, NULL, NULL, NULL);
-    *expected = *before - STEP * descend(l);
+    *expected = *before - STEP * descend(l, buckets);
     if (!status)
         status = forward(plan, l, inputs, &o, after);
     ra_plan_free(plan);
