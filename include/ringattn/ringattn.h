@@ -172,7 +172,8 @@ RA_API ra_status ra_generate_as(ra_distribution distribution, uint64_t seed, int
  * Arrays in the caller's memory for terms of the pattern and of the scores that name no file. A view that no term uses
  * must be NULL. Dimensions that are not named are 1, and strides may be anything. The views are copied when a plan is
  * made. The elements are read by every run: they must stay until the plan is freed. Slopes, table, bias and sinks may
- * have other elements in another run. Over ranks, every rank has the arrays of the whole problem.
+ * have other elements in another run, and lengths fewer keys; a mask stays as it is, and documents are copied. Over
+ * ranks, every rank has the arrays of the whole problem, and lengths stay as they are, too.
  */
 typedef struct ra_score_arrays {
     size_t size;
@@ -220,12 +221,22 @@ RA_API ra_status ra_score_arrays_init(ra_score_arrays *arrays, size_t size);
  *     chunks:SIZE              keys of the query's own chunk of SIZE positions
  *     documents:LEN,LEN,...    packed sequences that do not see each other; lengths add up to kv_len
  *     documents:@FILE.npy      the same, from a one-dimensional int64 array (see ra_array for its path)
+ *     documents:Q/K,Q/K,...    packed sequences of Q queries at the end of K keys each, which do not see each other; Q
+ *                              and K >= 0 add up to q_len and kv_len. A query's position, for all terms and scores, is
+ *                              that of the packed key it is aligned with; query_position must be RA_SAME
+ *     documents:@FILE.npy      the same, from an int64 array [sequences, 2]
+ *     lengths:@FILE.npy        padded batches, from an int64 array [batch, 2]: the first valid key and the end of the
+ *                              valid keys of each batch element, by index; [batch, 3] has the position of query 0 of
+ *                              the element, too. It hides keys and nothing else
+ *     mask:@FILE.npy           any single pairs, by index, from a bool array [q_len, kv_len], [heads, q_len, kv_len] or
+ *                              [batch, heads or 1, q_len, kv_len]; 1: the key is seen
  *     dilated:W/R,W/R,...[:mode=paper|union|grouped|torchscale]
  *                              segments of W positions, of which every R-th takes part. The first of them goes by query
  *                              head. A key in two branches counts twice, unless mode=union
  *     blocks:SIZE[:local=N][:global=N][:stride=N][:random=N][:seed=S][:density=F][:mask=@FILE.npy]
  *                              blocks of SIZE positions, of whose pairs some are kept: the diagonal, or what the mask
  *                              says, and what the other settings add
+ * Documents, lengths and masks that name no file are those of the `score_arrays`.
  * docs/PATTERNS.md has pictures and the details. Prefixes, chunks and segments count from position 0, on all ranks.
  *
  * `scores` is a text of the same kind (NULL: scores are as they are). Terms apply to the scaled score s of a query at
@@ -327,8 +338,9 @@ RA_API ra_status ra_stats_init(ra_stats *stats, size_t size);
  * k and v may have fewer keys than the plan: seq, the same in both, from 0 to kv_len. The result is that of a plan for
  * so many keys, within rounding, and takes no more memory than was planned. By default queries sit at the end of these
  * keys, query i at position key_position + seq - q_len + i: one plan serves a cache that grows. A query_position of
- * the problem stays as it is (a static cache). Patterns whose text fixes the length, documents and mask files, refuse
- * other lengths.
+ * the problem stays as it is (a static cache). Documents, masks of blocks and a bias are for one length, and refuse
+ * others. Lengths in the caller's memory may change from run to run, as long as no batch element has keys that the plan
+ * has not.
  */
 RA_API ra_status ra_forward(const ra_plan *plan, const ra_tensor *q, const ra_tensor *k, const ra_tensor *v,
                             const ra_tensor *output, const ra_tensor *lse, ra_stats *stats);
@@ -454,7 +466,10 @@ RA_API ra_status ra_plan_describe(const ra_plan *plan, ra_plan_info *info);
  */
 RA_API ra_status ra_plan_describe_backward(const ra_plan *plan, ra_plan_info *info);
 
-/* How often query `query` of head `head` sees each of the `count` keys from `first_key` on: counts[0..count). */
+/*
+ * How often query `query` of head `head` sees each of the `count` keys from `first_key` on: counts[0..count). Where
+ * batch elements see different keys, it is the first one's.
+ */
 RA_API ra_status ra_plan_visible(const ra_plan *plan, int64_t head, int64_t query, int64_t first_key, int64_t count,
                                  uint8_t *counts);
 
