@@ -35,7 +35,7 @@ static double special_value(int64_t special)
     return special == RA_EXACT_MINUS_INFINITY ? -INFINITY : NAN;
 }
 
-/* Digits of a sum below 0 are negated first: no digit is then lost against one of another sign. */
+/* From the last digit on, which has the sign. Digits after it that take it back do so without rounding. */
 double ra_exact_value(const ra_exact_sum *sum)
 {
     ra_exact_sum s = *sum;
@@ -43,11 +43,7 @@ double ra_exact_value(const ra_exact_sum *sum)
     carry(&s);
     if (s.special)
         return special_value(s.special);
-    bool negative = s.digit[RA_EXACT_DIGITS - 1] < 0;
-    for (int i = 0; i < RA_EXACT_DIGITS && negative; i++)
-        s.digit[i] = -s.digit[i];
-    carry(&s);
     for (int i = RA_EXACT_DIGITS - 1; i >= 0; i--)
         value += ldexp((double)s.digit[i], RA_EXACT_DIGIT_BITS * i - 149);
-    return negative ? -value : value;
+    return value;
 }
