@@ -36,7 +36,7 @@ static int64_t heads_of_task(const ra_plan *p)
  */
 static int64_t groups_of_tile(const ra_plan *p, const ra_workload *w)
 {
-    if (p->pattern.blocks && p->group_heads > 1)
+    if ((p->pattern.blocks || p->pattern.mask) && p->group_heads > 1)
         return 1;
     if (p->tiles != RA_TILES_ROW)
         return ra_min(RA_SUPER_TILE, w->groups);

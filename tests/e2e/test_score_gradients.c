@@ -72,12 +72,30 @@ static void place_arrays(scene *s, choices *c)
     }
 }
 
+/* What patterns of batch elements need, of odd_problem: the keys of each, and where its queries are; single pairs. */
+static void place_patterns(scene *s, choices *c)
+{
+    enum { BATCH = 2, QUERIES = 97, KEYS = 130 };
+    static const int64_t lengths[BATCH][3] = {{3, 100, 20}, {17, KEYS, 33}};
+    static unsigned char seen[BATCH][QUERIES][KEYS];
+    static ra_tensor lengths_view, mask_view;
+    lengths_view = ra_tensor_dense(lengths, RA_I64, RA_BSHD, BATCH, 1, 1, 3);
+    mask_view = ra_tensor_dense(seen, RA_BOOL, RA_BSHD, BATCH, QUERIES, 1, KEYS);
+    for (size_t i = 0; i < sizeof seen; i++)
+        (&seen[0][0][0])[i] = (unsigned char)choose(c, 0, 1);
+    if (strstr(s->problem.pattern, "lengths"))
+        s->scores.arrays.lengths = &lengths_view;
+    if (strstr(s->problem.pattern, "mask"))
+        s->scores.arrays.mask = &mask_view;
+}
+
 /* s->problem is filled. */
 static void scene_make(scene *s, unsigned terms, choices *c, bool dense)
 {
     memset(s->d, 0, sizeof s->d);
     memset(s->exact, 0, sizeof s->exact);
     make_scores(c, terms, &s->problem, &s->scores);
+    place_patterns(s, c);
     place_arrays(s, c);
     if (dense)
         gradients_make(&s->g, &s->problem, true);
@@ -95,12 +113,20 @@ static void scene_free(scene *s)
     scores_free(&s->scores);
 }
 
+/* What a gradient of 1 of a score gives to an array's gradient: to a slope, its distance, which may be this. */
+static double unit_of(const scene *s, int array)
+{
+    const ra_problem *p = &s->problem;
+    double apart = p->query_position == RA_SAME ? 0 : fabs((double)(p->query_position - p->key_position));
+    return array == SCORE_SLOPES ? apart + (double)(p->q_len + p->kv_len) : 1;
+}
+
 /* After a run, for an output of 16 bits is rounded. */
 static void scene_solve(scene *s)
 {
     gradients_solve(&s->g);
     for (int i = 0; i < SCORE_VIEWS; i++) {
-        s->largest[i] = 1;
+        s->largest[i] = unit_of(s, i);
         for (int64_t j = 0; s->exact[i] && j < elements(&s->d[i].view); j++) {
             s->exact[i][j] = element(&s->d[i].view, j);
             s->largest[i] = fmax(s->largest[i], fabs(s->exact[i][j]));
@@ -231,6 +257,8 @@ static const char *const patterns[] = {
     "blocks:16:local=1:global=1",
     "causal+blocks:8:stride=3",
     "dilated:32/2,64/1+blocks:16:local=1",
+    "causal+lengths",
+    "mask",
 };
 enum { PATTERNS = sizeof patterns / sizeof *patterns };
 
@@ -240,6 +268,12 @@ static ra_problem odd_problem(const char *pattern, int group)
     p.batch = 2, p.q_len = 97, p.kv_len = 130, p.heads = 2 * group, p.kv_heads = 2;
     p.head_dim = 17, p.value_dim = 9, p.pattern = pattern;
     return p;
+}
+
+/* Whether a pattern fixes the number of queries of odd_problem. */
+static bool fixes_queries(const char *pattern)
+{
+    return strstr(pattern, "/31,0/") || strstr(pattern, "mask");
 }
 
 static void each_term_alone(void **state)
@@ -324,7 +358,7 @@ static void bits_do_not_depend_on_threads(void **state)
     for (uint64_t seed = 1; seed <= 12; seed++) {
         choices c = {seed};
         scene s = {.problem = odd_problem(patterns[seed % PATTERNS], 2)};
-        s.problem.q_len = strstr(s.problem.pattern, "/31,0/") ? 97 : 300;
+        s.problem.q_len = fixes_queries(s.problem.pattern) ? 97 : 300;
         scene_make(&s, WITH_ANY, &c, true);
         FOR_EACH_KERNEL (kernel) {
             gradients_run(&s.g, kernel, 1);
@@ -520,6 +554,13 @@ static void require_rings(const char *pattern, unsigned terms, uint64_t seed)
     scene_free(&s);
 }
 
+static void patterns_of_batch_elements(void **state)
+{
+    (void)state;
+    require_rings("causal+lengths", WITH_ANY, 1);
+    require_rings("mask", WITH_ANY, 2);
+}
+
 static void dropout_does_not_depend_on_the_ring(void **state)
 {
     (void)state;
@@ -582,7 +623,7 @@ static void every_rank_has_the_total(void **state)
         choices c = {seed};
         placed other[SCORE_VIEWS];
         scene s = {.problem = odd_problem(patterns[seed % PATTERNS], 2)};
-        if (!strstr(s.problem.pattern, "/31,0/"))
+        if (!fixes_queries(s.problem.pattern))
             s.problem.q_len = 300; /* more elements of a bias than travel at a time */
         scene_make(&s, WITH_ANY, &c, true);
         gradients_run(&s.g, RA_KERNEL_AUTO, 1);
@@ -619,6 +660,7 @@ int main(void)
         cmocka_unit_test(empty_rows_have_their_sink),
         cmocka_unit_test(arrays_that_overlap),
         cmocka_unit_test(random_rings),
+        cmocka_unit_test(patterns_of_batch_elements),
         cmocka_unit_test(dropout_does_not_depend_on_the_ring),
         cmocka_unit_test(sinks_count_once_a_row),
         cmocka_unit_test(bias_goes_by_global_rows),
