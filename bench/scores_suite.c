@@ -27,6 +27,7 @@ static const scores_case cases[] = {
     {"bias", "full", "bias", BIAS, 1.25},
     {"sinks", "full", "sinks", SINKS, 1.01},
     {"dropout", "full", "dropout:0.1", NONE, 1.35},
+    {"mask 0.5", "mask", NULL, MASK, 1.30},
 };
 enum { PLAIN, CASES = sizeof cases / sizeof *cases };
 

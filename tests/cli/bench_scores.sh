@@ -7,7 +7,7 @@ trap 'rm -rf "$work"' EXIT
 cd "$work"
 printed=$("$binary" bench scores --rounds 2 --length 130 --output results.jsonl)
 printf '%s\n' "$printed"
-for name in plain softcap alibi relative bias sinks dropout; do
+for name in plain softcap alibi relative bias sinks dropout 'mask 0.5'; do
     grep -qE "^$name +[0-9].* [0-9.]+e-[0-9]+\$" <<<"$printed" || {
         echo "no row: $name"
         exit 1

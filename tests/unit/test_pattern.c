@@ -256,7 +256,8 @@ static void random_combinations(void **state)
         shape.offset = -20, shape.q_len = kv_len + 60;
         choose_intervals(&c, kv_len, text, sizeof text);
         if (chance(&c, 3)) {
-            strcat(text, "+");
+            size_t used = strlen(text);
+            snprintf(text + used, sizeof text - used, "+");
             append_packed(&c, shape.q_len, kv_len, text, sizeof text);
         }
         snprintf(named, sizeof named, "seed %llu: %s", (unsigned long long)seed, text);

@@ -111,7 +111,7 @@ static void rows_are_by_definition(void **state)
     for (uint64_t seed = range.first; seed < range.end; seed++) {
         choices c = {seed};
         problem p;
-        double output[MOST_DIM], lse, expected[MOST_DIM], expected_lse;
+        double output[MOST_DIM], lse, expected[MOST_DIM] = {0}, expected_lse;
         choose_problem(&p, PATTERNS[seed % PATTERN_COUNT], &c);
         const ra_problem *of = &p.s.problem;
         for (int i = 0; i < MOST_ROWS; i++) {
