@@ -1,10 +1,10 @@
 /* Words and single bits of a mask. See mask.h; term_mask.c reads its text. */
 #include "plan/mask.h"
 
+#include "base/bits.h"
 #include "base/checked.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 /* Row of bits. */
 static const uint64_t *row_of(const ra_mask *m, int64_t batch, int64_t head, int64_t query)
@@ -21,45 +21,32 @@ static const uint8_t *byte_of(const ra_mask *m, int64_t batch, int64_t head, int
            (m->heads > 1 ? head : 0) * t->head_stride + key * t->dim_stride;
 }
 
-/* Eight booleans, the first in the lowest byte, to bits. */
-static uint64_t eight_bits(uint64_t bytes)
-{
-    const uint64_t lowest = UINT64_C(0x0101010101010101);
-    bytes |= bytes >> 4;
-    bytes |= bytes >> 2;
-    bytes |= bytes >> 1;
-    return (bytes & lowest) * UINT64_C(0x0102040810204080) >> 56;
-}
-
-static uint64_t load_eight(const uint8_t *bytes)
-{
-    uint64_t word;
-    memcpy(&word, bytes, sizeof word);
-#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
-    word = __builtin_bswap64(word);
-#endif
-    return word;
-}
-
 uint64_t ra_mask_word(const ra_mask *m, int64_t batch, int64_t head, int64_t query, int64_t first)
 {
     if (m->bits)
         return row_of(m, batch, head, query)[first / 64];
     const uint8_t *bytes = byte_of(m, batch, head, query, first);
-    int64_t count = ra_min(64, m->kv_len - first), i = 0, stride = m->array.dim_stride;
+    int64_t count = ra_min(64, m->kv_len - first), stride = m->array.dim_stride;
     uint64_t word = 0;
-    for (; stride == 1 && i + 8 <= count; i += 8)
-        word |= eight_bits(load_eight(bytes + i)) << i;
-    for (; i < count; i++)
-        word |= (uint64_t)(bytes[i * stride] != 0) << i;
+    if (stride == 1 && count == 64)
+        return ra_bits_of_booleans(bytes);
+    for (int64_t i = 0; i < count; i++)
+        word |= (uint64_t)(bytes[i * stride] & 1) << i;
     return word;
+}
+
+void ra_mask_fetch(const ra_mask *m, int64_t batch, int64_t head, int64_t query, int64_t first, int64_t words)
+{
+    int64_t end = ra_min(first + 64 * words, m->kv_len);
+    for (int64_t key = first; key < end && m->array.dim_stride == 1; key += 64)
+        __builtin_prefetch(byte_of(m, batch, head, query, key));
 }
 
 bool ra_mask_has(const ra_mask *m, int64_t batch, int64_t head, int64_t query, int64_t key)
 {
     if (m->bits)
         return row_of(m, batch, head, query)[key / 64] >> (key % 64) & 1;
-    return *byte_of(m, batch, head, query, key) != 0;
+    return *byte_of(m, batch, head, query, key) & 1;
 }
 
 void ra_mask_free(ra_mask *m)

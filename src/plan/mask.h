@@ -14,11 +14,14 @@ typedef struct ra_mask {
     int64_t q_len, kv_len;
     uint64_t *bits; /* [batch][heads][q_len][words], none set from kv_len on; owned; NULL: */
     int64_t words;
-    ra_tensor array; /* booleans: anything but 0 is true */
+    ra_tensor array; /* booleans, 0 or 1 */
 } ra_mask;
 
 /* Keys first .. first + 63 of a row, `first` a multiple of 64, as bits; none is set from kv_len on. */
 uint64_t ra_mask_word(const ra_mask *mask, int64_t batch, int64_t head, int64_t query, int64_t first);
+
+/* Ask for the booleans of that many words, which are read soon. */
+void ra_mask_fetch(const ra_mask *mask, int64_t batch, int64_t head, int64_t query, int64_t first, int64_t words);
 
 /* Whether a query may see a key: by the definition, for the oracle. */
 bool ra_mask_has(const ra_mask *mask, int64_t batch, int64_t head, int64_t query, int64_t key);

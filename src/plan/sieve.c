@@ -38,12 +38,18 @@ static room room_for(const ra_pattern *p, int lanes, int64_t groups)
     return r;
 }
 
+/* Of a mask, for each row. */
+static int64_t mask_row_bytes(const ra_mask *mask)
+{
+    return (int64_t)sizeof(int64_t) + (mask->bits ? 1 : 1 + RA_MASK_WINDOW) * (int64_t)sizeof(uint64_t);
+}
+
 int64_t ra_sieve_bytes(const ra_pattern *p, int lanes, int64_t groups)
 {
     room r = room_for(p, lanes, groups);
     int64_t bytes = groups * lanes * r.earlier * (int64_t)sizeof(ra_interval);
     if (p->mask)
-        bytes += groups * lanes * (int64_t)(sizeof(int64_t) + sizeof(uint64_t));
+        bytes += groups * lanes * mask_row_bytes(p->mask);
     if (p->blocks)
         bytes += (r.rows * (2 + r.words) + r.words) * (int64_t)sizeof(uint64_t) +
                  groups * lanes * (int64_t)sizeof(int32_t) + 8;
@@ -69,8 +75,10 @@ void ra_sieve_begin(ra_sieve *s, void *memory, const ra_pattern *p, int64_t head
         s->before[i] = ra_pattern_lattice(p, head, i);
     s->query = (int64_t *)at;
     s->mask_bits = (uint64_t *)(s->query + groups * lanes);
+    s->mask_window = s->mask_bits + groups * lanes;
+    s->window_first = -1;
     s->rows_of_mask = 0;
-    at += p->mask ? groups * lanes * (int64_t)(sizeof(int64_t) + sizeof(uint64_t)) : 0;
+    at += p->mask ? groups * lanes * mask_row_bytes(p->mask) : 0;
     s->row = (int64_t *)at;
     s->bits = (uint64_t *)(s->row + r.rows);
     s->kept = s->bits + r.rows;
@@ -103,6 +111,7 @@ static void add_row_of_mask(ra_sieve *s, int group, int lane, int64_t query)
         s->query[s->rows_of_mask++] = -1;
     s->query[at] = query;
     s->rows_of_mask = at + 1;
+    s->window_first = -1;
 }
 
 void ra_sieve_add(ra_sieve *s, int group, int lane, int64_t member)
@@ -243,14 +252,49 @@ static uint64_t masked_members(const ra_sieve *s, int64_t query, int64_t first, 
     return bits;
 }
 
+/* Ask for the booleans of a window of a row, if there is such a row. */
+static void fetch_row(const ra_sieve *s, int row)
+{
+    const ra_pattern *p = s->pattern;
+    if (row < s->rows_of_mask && s->query[row] >= 0)
+        ra_mask_fetch(p->mask, p->batch, s->head, s->query[row], s->window_first, RA_MASK_WINDOW);
+}
+
+/* Have the bits of the blocks at hand that a block is among. */
+static void turn_mask_to(ra_sieve *s, int64_t first)
+{
+    enum { AHEAD = 4 }; /* rows */
+    const ra_pattern *p = s->pattern;
+    int64_t window = first / (64 * RA_MASK_WINDOW) * (64 * RA_MASK_WINDOW);
+    if (s->window_first == window)
+        return;
+    s->window_first = window;
+    for (int i = 0; i < AHEAD; i++)
+        fetch_row(s, i);
+    for (int i = 0; i < s->rows_of_mask; i++) {
+        uint64_t *words = s->mask_window + (ptrdiff_t)i * RA_MASK_WINDOW;
+        fetch_row(s, i + AHEAD);
+        for (int64_t key = window; s->query[i] >= 0 && key < ra_min(window + 64 * RA_MASK_WINDOW, p->mask->kv_len);
+             key += 64)
+            *words++ = ra_mask_word(p->mask, p->batch, s->head, s->query[i], key);
+    }
+}
+
 static void look_at_mask(ra_sieve *s, int64_t first, int skip, int rows)
 {
     const ra_pattern *p = s->pattern;
-    bool plain = ra_lattice_plain(&s->lattice);
-    for (int i = 0; i < s->rows_of_mask; i++)
-        if (s->query[i] >= 0)
+    bool plain = ra_lattice_plain(&s->lattice), window = plain && !p->mask->bits;
+    if (window)
+        turn_mask_to(s, first);
+    for (int i = 0; i < s->rows_of_mask; i++) {
+        if (s->query[i] < 0)
+            continue;
+        if (window)
+            s->mask_bits[i] = s->mask_window[i * RA_MASK_WINDOW + (first - s->window_first) / 64];
+        else
             s->mask_bits[i] = plain ? ra_mask_word(p->mask, p->batch, s->head, s->query[i], first)
                                     : masked_members(s, s->query[i], first, skip, rows);
+    }
 }
 
 void ra_sieve_look(ra_sieve *s, int64_t first, int skip, int rows)

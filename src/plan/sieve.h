@@ -10,6 +10,9 @@
 #include "base/blocking.h"
 #include "plan/pattern.h"
 
+/* Blocks of keys whose booleans become bits at a time. */
+enum { RA_MASK_WINDOW = 8 };
+
 typedef struct ra_sieve {
     const ra_pattern *pattern;
     int64_t head;
@@ -31,6 +34,9 @@ typedef struct ra_sieve {
     int rows_of_mask;
     int64_t *query;      /* [groups][lanes]; -1: no such row */
     uint64_t *mask_bits; /* [groups][lanes] */
+    /* Booleans of a mask become bits for several blocks at a time: their rows are far apart in memory. */
+    uint64_t *mask_window; /* [groups][lanes][RA_MASK_WINDOW] */
+    int64_t window_first;  /* its first key; -1: there is none */
 
     /* Exclusive branches: the members that each earlier branch with the row has in its segment, as far as they go. */
     int earlier;
@@ -66,6 +72,12 @@ void ra_sieve_look(ra_sieve *sieve, int64_t first, int skip, int rows);
 
 /* The keys of that block that a row sees, beside what its interval says. */
 uint64_t ra_sieve_row(const ra_sieve *sieve, int group, int lane);
+
+/* The same for all rows of a group, where a mask alone says it; NULL: it does not. */
+static inline const uint64_t *ra_sieve_mask_rows(const ra_sieve *s, int group)
+{
+    return s->pattern->mask && !s->pattern->blocks && !s->earlier ? s->mask_bits + (int64_t)group * s->lanes : NULL;
+}
 
 /* Whether the first `rows` rows of a group, which are in order, are all in one row of blocks. */
 static inline bool ra_sieve_alike(const ra_sieve *s, int group, int rows)

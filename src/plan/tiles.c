@@ -3,6 +3,8 @@
 
 #include "base/checked.h"
 
+#include <string.h>
+
 /* ---- Groups ------------------------------------------------------------------------------------------------------ */
 
 ra_group_bounds ra_group_bounds_of(const ra_interval *rows, int count)
@@ -116,13 +118,30 @@ static uint64_t row_bits(const ra_tiles *t, int group, int lane, const ra_block 
     return ra_bits(lo, hi) & ra_sieve_row(&t->sieve, group, lane);
 }
 
+/* What a mask alone lets the rows of a group see of a block that is within all of their intervals; NULL: not so. */
+static const uint64_t *mask_rows(const ra_tiles *t, int group, const ra_block *block)
+{
+    const ra_group_bounds *b = &t->groups[group];
+    bool within = b->max_lo <= block->first + block->skip && b->min_hi >= block->first + block->rows;
+    return within ? ra_sieve_mask_rows(&t->sieve, group) : NULL;
+}
+
 /* What the rows of a group see of a block: some of them, and all. */
 static void seen_by_rows(const ra_tiles *t, int group, const ra_block *block, uint64_t *some, uint64_t *all)
 {
     const ra_group_bounds *b = &t->groups[group];
     int64_t from = block->first;
+    const uint64_t *masked = mask_rows(t, group, block);
     *some = 0;
     *all = UINT64_MAX;
+    if (masked) {
+        uint64_t here = ra_bits(block->skip, block->rows);
+        for (int i = 0; i < b->rows; i++) {
+            *some |= masked[i] & here;
+            *all &= masked[i] & here;
+        }
+        return;
+    }
     if (b->max_lo != INT64_MAX && ra_sieve_alike(&t->sieve, group, b->rows)) {
         /* Rows of one row of blocks differ in their intervals alone, and these overlap or touch. */
         uint64_t here = ra_bits(block->skip, block->rows) & ra_sieve_row(&t->sieve, group, 0);
@@ -184,10 +203,13 @@ static int64_t mask_bits(const ra_tiles *t, int group, const ra_block *block, ui
 {
     int64_t visible = 0;
     int rows = t->groups[group].rows;
-    for (int i = 0; i < RA_KEY_BLOCK; i++) {
-        seen[i] = i < rows ? row_bits(t, group, i, block) : 0;
+    const uint64_t *masked = mask_rows(t, group, block);
+    uint64_t here = ra_bits(block->skip, block->rows);
+    for (int i = 0; i < rows; i++) {
+        seen[i] = masked ? masked[i] & here : row_bits(t, group, i, block);
         visible += __builtin_popcountll(seen[i]);
     }
+    memset(seen + rows, 0, (size_t)(RA_KEY_BLOCK - rows) * sizeof *seen);
     transpose(seen);
     return visible;
 }
