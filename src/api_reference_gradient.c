@@ -55,10 +55,10 @@ static void add_key_sizes(const query_rows *r, const ra_seen_key *key, double d_
     *s->score_size += key->weight * key->size * key->size;
     *s->d_size += key->weight * d_size * d_size;
     for (int64_t d = 0; d < p->head_dim; d++) {
-        double square = error * key->key[d] * key->key[d];
+        double square = key->key[d] * key->key[d];
         s->key[d] += key->weight * key->slope * key->key[d];
-        s->least[d] += square;
-        s->errors[d] += key->weight * key->weight * square;
+        s->least[d] += ra_least_square(error) * square;
+        s->errors[d] += key->weight * key->weight * error * square;
     }
 }
 
@@ -81,7 +81,7 @@ static double query_size(const query_rows *r, int64_t row, double weight, const 
     double scale = r->plan->scale, gradient = scale * s->gradient[d] / weight, key = scale * s->key[d] / weight;
     double whole = ra_weight_square(sqrt(*s->score_size / weight), r->lses[row]);
     double delta = sqrt(*s->d_size / weight) + fabs(r->d_lses[row]);
-    double terms = scale * scale * (s->errors[d] / (weight * weight) + RA_LEAST_SQUARE * s->least[d]);
+    double terms = scale * scale * (s->errors[d] / (weight * weight) + s->least[d]);
     return sqrt(gradient * gradient * whole + delta * delta * key * key + terms);
 }
 

@@ -94,7 +94,7 @@ static void add_key(ra_key_pass *o, int64_t i, int64_t j, int64_t at, int times)
     double product = p->scale * ra_oracle_dot(seen.query, seen.key, p->head_dim);
     double score = ra_score_of_pair(p->scores, &pair, product, &seen.slope, NULL);
     if (o->sized)
-        seen.size = ra_oracle_score_size(p, &pair, seen.query, seen.key);
+        seen.size = ra_oracle_score_size(p, &pair, seen.query, seen.key, score, s->max);
     seen.kept = ra_score_kept(p->scores, &pair);
     if (score > s->max)
         raise_max(o, s, score, sums);

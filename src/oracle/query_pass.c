@@ -104,12 +104,13 @@ static void add_query(ra_query_pass *o, int64_t i, const ra_score_pair *pair, in
     const double *query = o->queries + at * p->head_dim, *d_output = o->d_outputs + at * p->value_dim;
     const double *key = o->row_keys + i * p->head_dim, *value = o->row_values + i * p->value_dim;
     double product = p->scale * ra_oracle_dot(query, key, p->head_dim), slope, kept = ra_score_kept(p->scores, pair);
-    double weight = times * exp(ra_score_of_pair(p->scores, pair, product, &slope, NULL) - o->lses[at]);
-    double square = weight * weight + RA_LEAST_SQUARE, error = 0;
+    double score = ra_score_of_pair(p->scores, pair, product, &slope, NULL);
+    double weight = times * exp(score - o->lses[at]);
+    double error = 0;
     if (o->sized)
-        error = ra_weight_square(ra_oracle_score_size(p, pair, query, key), o->lses[at]);
+        error = ra_weight_square(ra_oracle_score_size(p, pair, query, key, score, o->lses[at]), o->lses[at]);
     if (o->values) {
-        add_term(o, i, kept * weight, kept * kept * square * error, d_output);
+        add_term(o, i, kept * weight, kept * kept * (weight * weight * error + ra_least_square(error)), d_output);
         return;
     }
     double d_weight = kept * ra_oracle_dot(d_output, value, p->value_dim) - o->deltas[at];
@@ -117,7 +118,7 @@ static void add_query(ra_query_pass *o, int64_t i, const ra_score_pair *pair, in
         double d_size = kept * ra_oracle_dot_size(d_output, value, p->value_dim) + o->delta_sizes[at];
         error = p->scale * p->scale * ra_slope_square(ra_score_square(error, d_weight, d_size), d_weight, slope);
     }
-    add_term(o, i, p->scale * weight * d_weight * slope, square * error, query);
+    add_term(o, i, p->scale * weight * d_weight * slope, weight * weight * error + ra_least_square(error), query);
 }
 
 /* ---- All rows and a block of queries ----------------------------------------------------------------------------- */

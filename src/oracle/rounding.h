@@ -8,6 +8,13 @@
 /* The square of 2^-100. Weights below 2^-126 may be 0 in float32: that is an error of less than 2^-24 2^-100. */
 #define RA_LEAST_SQUARE 0x1p-200
 
+/* What is known of the error of such a weight, from that of one that is not 0, squared: it is no more than the weight.
+ */
+static inline double ra_least_square(double square)
+{
+    return RA_LEAST_SQUARE * fmin(square, 0x1p80);
+}
+
 /* The relative error of a weight, squared. score_size: the products that the score is summed up from, without signs. */
 static inline double ra_weight_square(double score_size, double lse)
 {

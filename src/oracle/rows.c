@@ -73,10 +73,13 @@ ra_score_pair ra_oracle_pair(const ra_plan *p, int64_t batch, int64_t head, int6
     return (ra_score_pair){batch, head, position, ra_plan_key_position(p, key), query, key};
 }
 
-double ra_oracle_score_size(const ra_plan *p, const ra_score_pair *pair, const double *query, const double *key)
+double ra_oracle_score_size(const ra_plan *p, const ra_score_pair *pair, const double *query, const double *key,
+                            double score, double top)
 {
-    double size = fabs(p->scale) * ra_oracle_dot_size(query, key, p->head_dim);
+    const double far = 150, rounding = 0x1p-20; /* weights of exp(-150) are 0; a score's rounding, with room to spare */
+    double size = fabs(p->scale) * ra_oracle_dot_size(query, key, p->head_dim), gap = top - score;
     if (!p->scores)
         return size;
-    return ra_score_size_of_pair(p->scores, pair, p->scale * ra_oracle_dot(query, key, p->head_dim), size);
+    size = ra_score_size_of_pair(p->scores, pair, p->scale * ra_oracle_dot(query, key, p->head_dim), size);
+    return score == -INFINITY || (gap > far && rounding * size < gap) ? 0 : size;
 }

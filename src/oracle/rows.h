@@ -29,8 +29,13 @@ ra_status ra_oracle_tell(const ra_plan *plan, double done, double total);
 /* A query and a key, by their indices. */
 ra_score_pair ra_oracle_pair(const ra_plan *plan, int64_t batch, int64_t head, int64_t query, int64_t key);
 
-/* What the score of a pair is summed up from, without signs: of the scaled product of their rows, and of all terms. */
-double ra_oracle_score_size(const ra_plan *plan, const ra_score_pair *pair, const double *query, const double *key);
+/*
+ * What the score of a pair is summed up from, without signs: of the scaled product of their rows, and of all terms. 0
+ * where terms have put the score so far below `top`, the largest one or the log-sum-exp of the row, that its weight is
+ * 0 in float32 however it is rounded: a bias that stands for a mask.
+ */
+double ra_oracle_score_size(const ra_plan *plan, const ra_score_pair *pair, const double *query, const double *key,
+                            double score, double top);
 
 double ra_oracle_dot(const double *a, const double *b, int64_t count);
 

@@ -6,6 +6,7 @@
 #include "base/tensor.h"
 #include "score/scores.h"
 
+#include <float.h>
 #include <math.h>
 
 double ra_score_at(const ra_tensor *t, int64_t batch, int64_t seq, int64_t head, int64_t dim)
@@ -44,11 +45,18 @@ static double added(const ra_scores *s, ra_score_kind term, const ra_score_pair 
     }
 }
 
+/* Scores that float32 does not hold in base 2 count as infinite, as the public header says. */
+static double held(double score)
+{
+    const double most = (double)FLT_MAX / 1.44269504088896340736;
+    return fabs(score) > most ? copysign(INFINITY, score) : score;
+}
+
 /* A step of the score: what the term makes of it. Returns the derivative of that. */
 static double apply(const ra_scores *s, ra_score_kind term, const ra_score_pair *pair, double *score)
 {
     if (term != RA_SCORE_SOFTCAP) {
-        *score += added(s, term, pair);
+        *score = held(*score + added(s, term, pair));
         return 1;
     }
     double root = cosh(*score / s->cap);
@@ -79,7 +87,7 @@ double ra_score_size_of_pair(const ra_scores *s, const ra_score_pair *pair, doub
     for (int i = 0; s && i < s->count; i++) {
         double before = score, factor = apply(s, s->terms[i], pair, &score);
         if (s->terms[i] == RA_SCORE_SOFTCAP)
-            size = factor * size + tanh_error * fabs(score);
+            size = (factor > 0 ? factor * size : 0) + tanh_error * fabs(score);
         else
             size += fabs(score - before) + fabs(score);
     }

@@ -33,6 +33,18 @@ places=(--query-position 7 --key-position 3)
 run attend "${qkv[@]}" --output o.npy --scores "$all" "${places[@]}" --ring 3 --strategy allgather --transport threads
 run check "${qkv[@]}" --output o.npy --scores "$all" "${places[@]}" | hide_figures
 
+# A bias that stands for a mask: -inf, and the lowest float there is.
+cp bias.npy masked.npy
+printf '\0\0\200\377%.0s' {1..40} | dd of=masked.npy bs=4 seek=$((32 + 3 * 130)) conv=notrunc status=none
+printf '\377\377\177\377%.0s' {1..40} | dd of=masked.npy bs=4 seek=$((32 + 60 * 130)) conv=notrunc status=none
+attempt bias:@masked.npy
+quietly generate --shape 2,90,4,24 --seed 9 --output do.npy
+gradients=(--output-gradient do.npy --query-gradient dq.npy --key-gradient dk.npy --value-gradient dv.npy)
+run gradient "${qkv[@]}" "${gradients[@]}" --scores bias:@masked.npy+softcap:9
+run check "${qkv[@]}" "${gradients[@]}" --scores bias:@masked.npy+softcap:9 --rows 400 | hide_figures
+run gradient "${qkv[@]}" "${gradients[@]}" --scores bias:@masked.npy
+run check "${qkv[@]}" "${gradients[@]}" --scores bias:@masked.npy --rows 400 | hide_figures
+
 # Without them, or with others, the result is another one.
 run check "${qkv[@]}" --output whole.npy --pattern causal | hide_figures
 run check "${qkv[@]}" --output whole.npy --pattern causal --scores alibi | hide_figures
