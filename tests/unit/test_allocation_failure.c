@@ -115,7 +115,7 @@ static long fail_each(ra_status (*scenario)(void))
 enum { HEADS = 2, DIM = 8, LONGEST = 4096 };
 
 static float tokens[LONGEST * HEADS * DIM], results[LONGEST * HEADS * DIM];
-static char path[64], mask_path[80];
+static char path[64], mask_path[80], scores_path[96];
 
 static ra_tensor view(float *data, int64_t seq)
 {
@@ -188,6 +188,53 @@ static ra_status mask_file(void)
     char pattern[128];
     snprintf(pattern, sizeof pattern, "causal+blocks:15:mask=@%s", mask_path);
     return forward(pattern, 60, 60);
+}
+
+/* Arrays of scores, in one file. */
+static ra_status scores_write(void)
+{
+    const ra_array_part parts[] = {{.name = "alibi", .dims = 1, .shape = {HEADS}},
+                                   {.name = "relative", .dims = 2, .shape = {1, 5}},
+                                   {.name = "bias", .dims = 4, .shape = {1, 1, 60, 60}},
+                                   {.name = "sinks", .dims = 1, .shape = {HEADS}}};
+    ra_array *array;
+    ra_status status = ra_array_create_parts(scores_path, RA_F32, 4, parts, &array);
+    if (!status)
+        status = ra_array_write(array, 0, HEADS + 5 + 60 * 60 + HEADS, tokens);
+    if (!status)
+        status = ra_array_commit(array);
+    ra_array_close(array);
+    return status;
+}
+
+/* All of them, with their gradients: both directions, and the oracle. */
+static ra_status scores_file(void)
+{
+    static float elements[4][60 * 60], lse[60 * HEADS], d_q[60 * HEADS * DIM];
+    static double exact[60 * HEADS * DIM];
+    ra_tensor x = view(tokens, 60), o = view(results, 60), l = ra_tensor_dense(lse, RA_F32, RA_BSHD, 1, 60, HEADS, 1);
+    ra_tensor slopes = ra_tensor_dense(elements[0], RA_F32, RA_BSHD, 1, 1, HEADS, 1), sinks = slopes, d = view(d_q, 60);
+    ra_tensor table = ra_tensor_dense(elements[1], RA_F32, RA_BSHD, 1, 1, 1, 5);
+    ra_tensor bias = ra_tensor_dense(elements[2], RA_F32, RA_BSHD, 1, 60, 1, 60);
+    ra_score_arrays arrays = RA_SCORE_ARRAYS_INIT;
+    ra_problem problem = RA_PROBLEM_INIT;
+    ra_plan *plan;
+    char text[512];
+    sinks.data = elements[3];
+    arrays.d_slopes = &slopes, arrays.d_table = &table, arrays.d_bias = &bias, arrays.d_sinks = &sinks;
+    snprintf(text, sizeof text, "alibi:@%s#alibi+relative:@%s#relative+softcap:9+bias:@%s#bias+sinks:@%s#sinks",
+             scores_path, scores_path, scores_path, scores_path);
+    problem.q_len = 60, problem.heads = HEADS, problem.head_dim = DIM;
+    problem.scores = text, problem.score_arrays = &arrays;
+    ra_status status = ra_plan_create(&problem, NULL, &plan);
+    if (!status)
+        status = ra_forward(plan, &x, &x, &x, &o, &l, NULL);
+    if (!status)
+        status = ra_backward(plan, &x, &x, &x, &o, &l, &x, NULL, &d, NULL, NULL, NULL);
+    if (!status)
+        status = ra_reference_backward(plan, &x, &x, &x, &x, NULL, exact, NULL, NULL);
+    ra_plan_free(plan);
+    return status;
 }
 
 static ra_status reference_row(void)
@@ -558,6 +605,8 @@ static const struct scenario {
     {"sparse_forward", sparse_forward},
     {"mask_write", mask_write},
     {"mask_file", mask_file},
+    {"scores_write", scores_write},
+    {"scores_file", scores_file},
     {"decode_forward", decode_forward},
     {"reference_row", reference_row},
     {"reference_rows", reference_rows},
@@ -598,6 +647,7 @@ static int set_up(void **state)
     snprintf(path, sizeof path, "/tmp/ringattn-allocation-%ld.npy", (long)getpid());
     write_tensors();
     snprintf(mask_path, sizeof mask_path, "%s-mask", path);
+    snprintf(scores_path, sizeof scores_path, "%s-scores.safetensors", path);
     return 0;
 }
 
@@ -606,7 +656,7 @@ static int tear_down(void **state)
     (void)state;
     char tensor_path[sizeof path + 20];
     snprintf(tensor_path, sizeof tensor_path, "%s.safetensors", path);
-    return unlink(tensor_path) | unlink(mask_path) | unlink(path);
+    return unlink(tensor_path) | unlink(mask_path) | unlink(scores_path) | unlink(path);
 }
 
 int main(void)
