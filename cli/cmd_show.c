@@ -20,13 +20,13 @@ static const int64_t MOST_NPY_BYTES = (int64_t)16 << 30;
 typedef struct show_job {
     pattern_args args;
     const char *pattern, *output_path;
-    int64_t length, heads;
+    int64_t length, keys, heads;
     ra_plan *plan;
 } show_job;
 
 static int parse(show_job *job, int argc, char **argv)
 {
-    enum { OWN = 3 };
+    enum { OWN = 4 };
     arg_option options[PATTERN_OPTIONS + OWN];
     *job = (show_job){.heads = 1};
     const arg_option own[OWN] = {
@@ -37,7 +37,14 @@ static int parse(show_job *job, int argc, char **argv)
          .target = &job->length,
          .min = 1,
          .max = MOST_LENGTH,
-         .help = "queries, and as many keys; 64K and 1M are understood"},
+         .help = "queries (and keys, unless --kv-length says otherwise); 64K and 1M are understood"},
+        {.name = "kv-length",
+         .kind = ARG_INTEGER,
+         .metavar = "N",
+         .target = &job->keys,
+         .min = 1,
+         .max = MOST_LENGTH,
+         .help = "keys (default: as many as queries)"},
         {.name = "heads",
          .kind = ARG_INTEGER,
          .metavar = "H",
@@ -49,7 +56,7 @@ static int parse(show_job *job, int argc, char **argv)
          .kind = ARG_TEXT,
          .metavar = "FILE",
          .target = &job->output_path,
-         .help = "FILE.svg or FILE.png: the picture; FILE.npy: uint8 [heads, N, N], how often\n"
+         .help = "FILE.svg or FILE.png: the picture; FILE.npy: uint8 [heads, queries, keys], how often\n"
                  "each query sees each key (default: a picture on standard output)"},
     };
     pattern_args_options(&job->args, options);
@@ -76,7 +83,9 @@ static int make_plan(show_job *job)
     job->pattern = pattern_args_text(&job->args);
     if (!job->pattern)
         return EXIT_USAGE;
+    job->keys = job->keys ? job->keys : job->length;
     problem.q_len = job->length;
+    problem.kv_len = job->keys;
     problem.heads = job->heads;
     problem.head_dim = 1;
     problem.pattern = job->pattern;
@@ -99,11 +108,13 @@ static int show_text(const show_job *job)
 {
     pattern_grid grid;
     int64_t columns = terminal_columns();
-    int cell_width = 2 * job->length <= columns ? 2 : 1;
-    if (job->length < columns)
-        columns = job->length;
-    int64_t rows = cell_width == 2 ? columns : (columns + 1) / 2;
-    int code = pattern_grid_make(&grid, job->plan, job->length, job->heads, rows, columns);
+    int cell_width = 2 * job->keys <= columns ? 2 : 1;
+    int64_t rows = job->length < columns ? job->length : columns;
+    if (job->keys < columns)
+        columns = job->keys;
+    if (cell_width == 1)
+        rows = (rows + 1) / 2;
+    int code = pattern_grid_make(&grid, job->plan, job->length, job->keys, job->heads, rows, columns);
     if (!code)
         picture_text(&grid, cell_width, strcmp(nl_langinfo(CODESET), "UTF-8") == 0, stdout);
     pattern_grid_free(&grid);
@@ -131,10 +142,11 @@ static int show_image(const show_job *job, int64_t most_cells, image_writer writ
 {
     pattern_grid grid = {0};
     output_file file;
-    int64_t side = job->length < most_cells ? job->length : most_cells;
+    int64_t rows = job->length < most_cells ? job->length : most_cells;
+    int64_t columns = job->keys < most_cells ? job->keys : most_cells;
     int code = output_file_open(&file, job->output_path);
     if (!code)
-        code = pattern_grid_make(&grid, job->plan, job->length, job->heads, side, side);
+        code = pattern_grid_make(&grid, job->plan, job->length, job->keys, job->heads, rows, columns);
     if (!code)
         code = write(job, &grid, file.stream);
     if (!code)
@@ -151,9 +163,9 @@ static ra_status write_counts(const show_job *job, ra_array *array, uint8_t *cou
     ra_status status = RA_OK;
     for (int64_t head = 0; head < job->heads; head++)
         for (int64_t query = 0; query < job->length && !status; query++) {
-            status = ra_plan_visible(job->plan, head, query, 0, job->length, counts);
+            status = ra_plan_visible(job->plan, head, query, 0, job->keys, counts);
             if (!status)
-                status = ra_array_write(array, (head * job->length + query) * job->length, job->length, counts);
+                status = ra_array_write(array, (head * job->length + query) * job->keys, job->keys, counts);
             if (!status && interrupted())
                 status = RA_ERROR_CANCELLED;
         }
@@ -162,17 +174,17 @@ static ra_status write_counts(const show_job *job, ra_array *array, uint8_t *cou
 
 static int show_npy(const show_job *job)
 {
-    const int64_t shape[] = {job->heads, job->length, job->length};
+    const int64_t shape[] = {job->heads, job->length, job->keys};
     ra_array *array = NULL;
-    if ((double)job->heads * (double)job->length * (double)job->length > (double)MOST_NPY_BYTES)
+    if ((double)job->heads * (double)job->length * (double)job->keys > (double)MOST_NPY_BYTES)
         return report(EXIT_USAGE, "%s: [%lld, %lld, %lld] counts: must be at most %lld in all", job->output_path,
-                      (long long)job->heads, (long long)job->length, (long long)job->length, (long long)MOST_NPY_BYTES);
+                      (long long)job->heads, (long long)job->length, (long long)job->keys, (long long)MOST_NPY_BYTES);
     if (ra_array_create(job->output_path, RA_U8, 3, shape, &array))
         return report_refusal();
     int code, cleaned = tensor_file_cleans(job->output_path);
-    uint8_t *counts = malloc((size_t)job->length);
+    uint8_t *counts = malloc((size_t)job->keys);
     if (!counts) {
-        code = report(EXIT_USAGE, "%s: out of memory: %lld bytes", job->output_path, (long long)job->length);
+        code = report(EXIT_USAGE, "%s: out of memory: %lld bytes", job->output_path, (long long)job->keys);
     } else {
         ra_status status = write_counts(job, array, counts);
         code = status ? report_failure(status) : EXIT_OK;

@@ -47,6 +47,15 @@ static const verify_case CASES[] = {
     {false, "documents:30,37", NULL, 1, 131, 67, 2, 2, 64, 64},
     {false, "documents:100,97+window:20,50", NULL, 1, 197, 197, 2, 2, 80, 80},
     {false, "causal+window:50+documents:100,97", NULL, 1, 197, 197, 4, 2, 64, 64},
+    {true, "documents:3/40,0/10,80/79,7/1", NULL, 2, 90, 130, 4, 2, 64, 64},
+    {true, "causal+documents:1/300,1/20,1/700,1/11", "alibi", 1, 4, 1031, 4, 2, 64, 64},
+    /* padded batches, and single pairs */
+    {true, "causal+lengths", NULL, 3, 67, 131, 4, 2, 64, 64},
+    {true, "lengths", NULL, 3, 2, 1031, 4, 2, 64, 64},
+    {true, "mask", NULL, 2, 131, 197, 4, 2, 64, 64},
+    {false, "window:50+mask+lengths", "alibi", 3, 97, 97, 2, 1, 80, 80},
+    {false, "dilated:40/3,90/7+mask", NULL, 1, 197, 197, 4, 2, 64, 64},
+    {false, "mask+blocks:32:local=1", NULL, 2, 197, 197, 2, 2, 64, 64},
     /* few queries against many keys */
     {true, "full", NULL, 1, 1, 1031, 8, 2, 128, 128},
     {false, "full", NULL, 2, 1, 4099, 4, 1, 64, 64},

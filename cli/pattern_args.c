@@ -20,7 +20,7 @@ void pattern_args_options(pattern_args *args, arg_option options[PATTERN_OPTIONS
          .target = &args->pattern,
          .help = "which keys a query sees (default full); terms joined with '+' all apply:\n"
                  "full, causal[:prefix=N], window:LEFT,RIGHT, chunks:SIZE, documents:LEN,LEN,...,\n"
-                 "documents:@FILE.npy,\n"
+                 "documents:Q/K,Q/K,..., documents:@FILE.npy, lengths:@FILE.npy, mask:@FILE.npy,\n"
                  "dilated:W/R,W/R,...[:mode=paper|union|grouped|torchscale],\n"
                  "blocks:SIZE[:local=N][:global=N][:stride=N][:random=N][:seed=S]\n"
                  "[:density=F][:mask=@FILE.npy]"},

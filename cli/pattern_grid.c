@@ -26,9 +26,9 @@ static int64_t boundary(int64_t part, int64_t parts, int64_t length)
 static ra_status add_query(const pattern_grid *grid, const ra_plan *plan, int64_t head, int64_t query, uint8_t *counts,
                            double *sums)
 {
-    int64_t column = 0, column_end = boundary(1, grid->columns, grid->length);
-    for (int64_t first = 0; first < grid->length; first += PIECE_KEYS) {
-        int64_t left = grid->length - first, count = left < PIECE_KEYS ? left : PIECE_KEYS;
+    int64_t column = 0, column_end = boundary(1, grid->columns, grid->keys);
+    for (int64_t first = 0; first < grid->keys; first += PIECE_KEYS) {
+        int64_t left = grid->keys - first, count = left < PIECE_KEYS ? left : PIECE_KEYS;
         ra_status status = ra_plan_visible(plan, head, query, first, count, counts);
         if (status)
             return status;
@@ -38,7 +38,7 @@ static ra_status add_query(const pattern_grid *grid, const ra_plan *plan, int64_
                 sum += counts[key - first];
             sums[column] += (double)sum;
             if (key == column_end)
-                column_end = boundary(++column + 1, grid->columns, grid->length);
+                column_end = boundary(++column + 1, grid->columns, grid->keys);
         }
     }
     return RA_OK;
@@ -55,7 +55,7 @@ static int64_t any_below(int64_t seed, int64_t count)
 static ra_status fill_head(const pattern_grid *grid, const ra_plan *plan, int64_t head, uint8_t *counts, double *sums,
                            float *cells)
 {
-    double affordable = ENOUGH_COUNTS / ((double)grid->heads * (double)grid->rows * (double)grid->length);
+    double affordable = ENOUGH_COUNTS / ((double)grid->heads * (double)grid->rows * (double)grid->keys);
     for (int64_t row = 0; row < grid->rows; row++) {
         int64_t first = boundary(row, grid->rows, grid->length);
         int64_t queries = boundary(row + 1, grid->rows, grid->length) - first;
@@ -69,7 +69,7 @@ static ra_status fill_head(const pattern_grid *grid, const ra_plan *plan, int64_
         }
         for (int64_t column = 0; column < grid->columns; column++) {
             int64_t keys =
-                boundary(column + 1, grid->columns, grid->length) - boundary(column, grid->columns, grid->length);
+                boundary(column + 1, grid->columns, grid->keys) - boundary(column, grid->columns, grid->keys);
             cells[row * grid->columns + column] = (float)(sums[column] / ((double)asked * (double)keys));
         }
         if (interrupted())
@@ -100,11 +100,11 @@ static int fill(pattern_grid *grid, const ra_plan *plan, uint8_t *counts, double
     return EXIT_OK;
 }
 
-int pattern_grid_make(pattern_grid *grid, const ra_plan *plan, int64_t length, int64_t heads, int64_t rows,
-                      int64_t columns)
+int pattern_grid_make(pattern_grid *grid, const ra_plan *plan, int64_t length, int64_t keys, int64_t heads,
+                      int64_t rows, int64_t columns)
 {
-    *grid = (pattern_grid){.length = length, .heads = heads, .rows = rows, .columns = columns};
-    if ((double)heads * (double)rows * (double)length > MOST_COUNTS)
+    *grid = (pattern_grid){.length = length, .keys = keys, .heads = heads, .rows = rows, .columns = columns};
+    if ((double)heads * (double)rows * (double)keys > MOST_COUNTS)
         return report(EXIT_USAGE, "length %lld with %lld heads is too much for %lld rows of a picture",
                       (long long)length, (long long)heads, (long long)rows);
     grid->group_of = calloc((size_t)heads, sizeof *grid->group_of);

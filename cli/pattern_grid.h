@@ -5,19 +5,19 @@
 #include <ringattn/ringattn.h>
 
 typedef struct pattern_grid {
-    int64_t length, heads;
-    int64_t rows, columns; /* of the grid; each at most `length` */
-    int64_t groups;        /* heads of one group look the same */
-    int64_t *group_of;     /* [heads] */
-    float *cells;          /* [groups, rows, columns]: how often a query of the cell sees a key of it, on average */
+    int64_t length, keys, heads; /* length: queries */
+    int64_t rows, columns;       /* of the grid; at most `length` and `keys` */
+    int64_t groups;              /* heads of one group look the same */
+    int64_t *group_of;           /* [heads] */
+    float *cells; /* [groups, rows, columns]: how often a query of the cell sees a key of it, on average */
 } pattern_grid;
 
 /*
  * Reads the pattern from the plan; of very long sequences only some of the queries in a row of cells. Returns an exit
  * code and reports. Free the grid also after a failure.
  */
-int pattern_grid_make(pattern_grid *grid, const ra_plan *plan, int64_t length, int64_t heads, int64_t rows,
-                      int64_t columns);
+int pattern_grid_make(pattern_grid *grid, const ra_plan *plan, int64_t length, int64_t keys, int64_t heads,
+                      int64_t rows, int64_t columns);
 void pattern_grid_free(pattern_grid *grid);
 
 /* The cells [rows, columns] of a group. */

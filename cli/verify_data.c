@@ -61,22 +61,45 @@ static bool tensors_make(ra_tensor t[VERIFY_TENSORS], const verify_case *c, ra_d
 /* ---- Arrays of scores -------------------------------------------------------------------------------------------- */
 
 /* Slopes are those of the ALiBi paper. */
+/* About half of the pairs, and valid keys that begin later and end earlier from element to element. */
+static void fill_pattern_arrays(const ra_tensor *mask, const ra_tensor *lengths)
+{
+    uint8_t *pairs = mask->data;
+    int64_t *numbers = lengths->data;
+    float draw;
+    for (int64_t i = 0; i < mask->seq * mask->dim; i++) {
+        ra_generate(RA_NORMAL, 103, i, 1, &draw);
+        pairs[i] = draw > 0;
+    }
+    for (int64_t i = 0; i < lengths->batch; i++) {
+        numbers[2 * i] = mask->dim * i / (3 * lengths->batch);
+        numbers[2 * i + 1] = mask->dim - mask->dim * i / (4 * lengths->batch);
+    }
+}
+
 static bool arrays_make(verify_data *data, const verify_case *c)
 {
     enum { REACH = 20 };
-    const char *const names[VERIFY_ARRAYS] = {"relative", "bias", "sinks"};
+    const char *const names[VERIFY_ARRAYS] = {"relative", "bias", "sinks", "mask", "lengths"};
     ra_tensor *a = data->arrays;
     ra_score_arrays *views = &data->score_arrays;
-    const ra_tensor **const where[VERIFY_ARRAYS] = {&views->table, &views->bias, &views->sinks};
+    const ra_tensor **const where[VERIFY_ARRAYS] = {&views->table, &views->bias, &views->sinks, &views->mask,
+                                                    &views->lengths};
     *views = (ra_score_arrays)RA_SCORE_ARRAYS_INIT;
     bool made = tensor_make(&a[VERIFY_TABLE], RA_F32, RA_BSHD, 1, 1, c->heads, 2 * REACH + 1) &&
                 tensor_make(&a[VERIFY_BIAS], RA_F32, RA_BSHD, c->batch, c->q_len, 1, c->kv_len) &&
-                tensor_make(&a[VERIFY_SINKS], RA_F32, RA_BSHD, 1, 1, c->heads, 1);
+                tensor_make(&a[VERIFY_SINKS], RA_F32, RA_BSHD, 1, 1, c->heads, 1) &&
+                tensor_make(&a[VERIFY_MASK], RA_BOOL, RA_BSHD, 1, c->q_len, 1, c->kv_len) &&
+                tensor_make(&a[VERIFY_LENGTHS], RA_I64, RA_BSHD, c->batch, 1, 1, 2);
     for (int i = 0; i < VERIFY_ARRAYS && made; i++) {
-        tensor_fill(&a[i], (uint64_t)(100 + i));
-        if (c->scores && strstr(c->scores, names[i]))
+        const char *text = i < VERIFY_MASK ? c->scores : c->pattern;
+        if (i < VERIFY_MASK)
+            tensor_fill(&a[i], (uint64_t)(100 + i));
+        if (text && strstr(text, names[i]))
             *where[i] = &a[i];
     }
+    if (made)
+        fill_pattern_arrays(&a[VERIFY_MASK], &a[VERIFY_LENGTHS]);
     return made;
 }
 

@@ -9,7 +9,7 @@
 
 typedef struct verify_case {
     bool quick;                   /* part of --quick */
-    const char *pattern, *scores; /* scores: NULL, or terms whose arrays are made up */
+    const char *pattern, *scores; /* scores: NULL, or terms; arrays of both are made up */
     int64_t batch, q_len, kv_len, heads, kv_heads, head_dim, value_dim;
 } verify_case;
 
@@ -40,7 +40,7 @@ typedef struct verify_rows {
 } verify_rows;
 
 /* Arrays for the terms of scores, of all that the case has. */
-enum { VERIFY_TABLE, VERIFY_BIAS, VERIFY_SINKS, VERIFY_ARRAYS };
+enum { VERIFY_TABLE, VERIFY_BIAS, VERIFY_SINKS, VERIFY_MASK, VERIFY_LENGTHS, VERIFY_ARRAYS };
 
 typedef struct verify_data {
     ra_tensor arrays[VERIFY_ARRAYS];

@@ -9,7 +9,7 @@ enum { KEYS = 100, HEADS = 3, ORIGIN = 3, FIRST_POSITION = -5, END_POSITION = KE
 enum { ROWS = END_POSITION - FIRST_POSITION, LANES = 8 };
 enum { GROUPS = (ROWS + LANES - 1) / LANES };
 
-/* Stands in for files: paths that begin with "no" cannot be read; those that begin with "pairs" have two columns. */
+/* Stands in for files: paths that begin with "no" cannot be read; "pairs" and "bounds" have two columns. */
 static ra_status refuse(const char *path)
 {
     return strncmp(path, "no", 2) == 0 ? ra_fail(RA_ERROR_FILE, "%.40s: cannot be read", path) : RA_OK;
@@ -20,11 +20,11 @@ static ra_status load_integers(const char *path, int64_t **lengths, int64_t *cou
     static const int64_t LENGTHS[] = {10, 20, 70}, PAIRS[] = {10, 20, ROWS - 10, KEYS - 20};
     if (refuse(path))
         return RA_ERROR_FILE;
-    bool pairs = strncmp(path, "pairs", 5) == 0;
+    bool bounds = strncmp(path, "bounds", 6) == 0, pairs = bounds || strncmp(path, "pairs", 5) == 0;
     *lengths = malloc(sizeof PAIRS);
     MUST(*lengths);
     memcpy(*lengths, pairs ? PAIRS : LENGTHS, pairs ? sizeof PAIRS : sizeof LENGTHS);
-    *count = pairs ? 2 : 3;
+    *count = bounds ? 1 : pairs ? 2 : 3;
     *columns = pairs ? 2 : 1;
     return RA_OK;
 }
@@ -148,10 +148,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     ra_pattern pattern;
     const ra_pattern_shape shape = {
-        .kv_len = KEYS, .heads = HEADS, .origin = ORIGIN, .q_len = ROWS, .offset = FIRST_POSITION};
+        .kv_len = KEYS, .heads = HEADS, .origin = ORIGIN, .q_len = ROWS, .offset = FIRST_POSITION, .batch = 1};
     if (ra_pattern_parse(text, &shape, &files, &pattern))
         MUST(*ra_last_message());
     else {
+        const ra_lengths *l = pattern.lengths;
+        if (l)
+            pattern.valid = (ra_interval){ra_lengths_value(l, 0, 0), ra_lengths_value(l, 0, 1)};
         if (ra_pattern_is_interval(&pattern))
             check_intervals(&pattern);
         check_tiles(&pattern);
