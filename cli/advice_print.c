@@ -84,6 +84,8 @@ void advice_print(const advice *a, const char *command)
     printf("calibrated in %.1f s: %d threads", a->calibrated, a->model.threads);
     if (a->model.pair[MODEL_PLAIN] > 0) /* in a tiny problem pairs take no time that could be told from that of rows */
         printf(", %.0f GFLOP/s on tiles without gaps", 2e-9 * a->model.threads / a->model.pair[MODEL_PLAIN]);
+    if (p->scores)
+        printf("\nseconds are those of the pattern alone: what scores add to them is in docs/SCORES.md");
     printf("\n\n");
     if (best->local)
         printf("in one piece: %.3g s, %lld bytes\n", best->time.seconds, (long long)best->bytes);
