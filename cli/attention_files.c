@@ -91,8 +91,8 @@ int attention_files_open(attention_files *files, ra_problem *problem)
     problem->heads = q->heads, problem->kv_heads = k->heads;
     problem->head_dim = q->dim, problem->value_dim = v->dim;
     problem->scale = files->scale;
-    pattern_args_place(&files->pattern, problem);
     problem->pattern = pattern_args_text(&files->pattern);
+    pattern_args_place(&files->pattern, problem);
     return problem->pattern ? EXIT_OK : EXIT_USAGE;
 }
 

@@ -28,8 +28,10 @@ void pattern_args_options(pattern_args *args, arg_option options[PATTERN_OPTIONS
          .kind = ARG_TEXT,
          .metavar = "NAME",
          .target = &args->preset,
-         .help = "a pattern by its name: longnet, longnet-causal, bigbird, longformer, sparse90;\n"
-                 "--pattern, if it is given too, applies as well"},
+         .help = "a pattern by its name: longnet, longnet-causal, bigbird, longformer, sparse90, or a\n"
+                 "model's pattern and scores: bert, vit, modernbert-local, llama, llama4-local,\n"
+                 "mixtral, qwen3, gemma, gemma2, gemma2-local, gpt-oss-local, bloom, mpt;\n"
+                 "--pattern and --scores, if they are given too, apply as well"},
         {.name = "query-position",
          .kind = ARG_INTEGER,
          .metavar = "N",
@@ -56,6 +58,20 @@ void pattern_args_options(pattern_args *args, arg_option options[PATTERN_OPTIONS
     memcpy(options, table, sizeof table);
 }
 
+/* "named+given", or the one that there is; *joined is then the caller's. NULL, reported: out of memory. */
+static const char *join(const char *named, const char *given, char **joined)
+{
+    if (!named || !given)
+        return named ? named : given;
+    size_t size = strlen(named) + strlen(given) + 2;
+    *joined = malloc(size);
+    if (*joined)
+        snprintf(*joined, size, "%s+%s", named, given);
+    else
+        report(EXIT_USAGE, "out of memory: a text of %zu characters", size);
+    return *joined;
+}
+
 const char *pattern_args_text(pattern_args *args)
 {
     if (!args->preset)
@@ -65,15 +81,10 @@ const char *pattern_args_text(pattern_args *args)
         report_refusal();
         return NULL;
     }
-    if (!args->pattern)
-        return named;
-    size_t size = strlen(named) + strlen(args->pattern) + 2;
-    args->joined = malloc(size);
-    if (args->joined)
-        snprintf(args->joined, size, "%s+%s", named, args->pattern);
-    else
-        report(EXIT_USAGE, "out of memory: a pattern of %zu characters", size);
-    return args->joined;
+    const char *scores = ra_preset_scores(args->preset);
+    if (scores && !(args->scores = join(scores, args->scores, &args->joined_scores)))
+        return NULL;
+    return join(named, args->pattern, &args->joined);
 }
 
 void pattern_args_place(const pattern_args *args, ra_problem *problem)
@@ -86,5 +97,6 @@ void pattern_args_place(const pattern_args *args, ra_problem *problem)
 void pattern_args_free(pattern_args *args)
 {
     free(args->joined);
-    args->joined = NULL;
+    free(args->joined_scores);
+    args->joined = args->joined_scores = NULL;
 }

@@ -11,7 +11,7 @@ enum { PATTERN_OPTIONS = 5 };
 
 typedef struct pattern_args {
     const char *pattern, *preset; /* NULL: not given */
-    char *joined;                 /* owned */
+    char *joined, *joined_scores; /* owned */
     int64_t query_position;       /* RA_SAME: not given */
     int64_t key_position;
     const char *scores; /* NULL: not given */
@@ -19,7 +19,10 @@ typedef struct pattern_args {
 
 void pattern_args_options(pattern_args *args, arg_option options[PATTERN_OPTIONS]);
 
-/* The pattern that both say, "full" if none does; NULL after it has reported why there is none. */
+/*
+ * The pattern that both say, "full" if none does; NULL after it has reported why there is none. A preset's scores come
+ * before those that are given. To be called once, before pattern_args_place.
+ */
 const char *pattern_args_text(pattern_args *args);
 
 /* The positions and the scores into a problem. */

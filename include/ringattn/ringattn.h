@@ -413,10 +413,13 @@ RA_API ra_status ra_options_init(ra_options *options, size_t size);
 /* ---- Presets --------------------------------------------------------------------------------------------------- */
 
 /*
- * The pattern that goes by a name: "longnet", "longnet-causal", "bigbird", "longformer", "sparse90". NULL, and a
- * message that lists them, for any other.
+ * The pattern that goes by a name: "longnet", "longnet-causal", "bigbird", "longformer", "sparse90", or that of a
+ * model, such as "llama", "gemma2" and "gemma2-local". NULL, and a message that lists all names, for any other.
  */
 RA_API const char *ra_preset(const char *name);
+
+/* The scores of such a model, for ra_problem.scores: "softcap:50" for "gemma2". NULL: it has none, or is unknown. */
+RA_API const char *ra_preset_scores(const char *name);
 
 /* The names, one after the other from 0 on; NULL after the last. */
 RA_API const char *ra_preset_name(int i);

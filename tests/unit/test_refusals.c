@@ -201,13 +201,17 @@ static void tile_orders_have_names(void **state)
 static void presets_are_patterns(void **state)
 {
     (void)state;
-    static const char *const names[] = {"longnet", "longnet-causal", "bigbird", "longformer", "sparse90"};
+    static const char *const names[] = {
+        "longnet", "longnet-causal",   "bigbird",      "longformer",    "sparse90", "bert",
+        "vit",     "modernbert-local", "llama",        "llama4-local",  "mixtral",  "qwen3",
+        "gemma",   "gemma2",           "gemma2-local", "gpt-oss-local", "bloom",    "mpt"};
     int count = 0;
     for (; ra_preset_name(count); count++) {
         ra_problem problem = RA_PROBLEM_INIT;
         ra_plan *plan;
         problem.q_len = 1000, problem.heads = 4, problem.head_dim = 16;
         problem.pattern = ra_preset(ra_preset_name(count));
+        problem.scores = ra_preset_scores(ra_preset_name(count));
         assert_string_equal(ra_preset_name(count), names[count]);
         assert_int_equal(ra_plan_create(&problem, NULL, &plan), RA_OK);
         ra_plan_free(plan);
@@ -217,8 +221,16 @@ static void presets_are_patterns(void **state)
     assert_string_equal(ra_preset("longnet"), "dilated:2048/1,4096/2,8192/4,16384/6,32768/12");
     assert_string_equal(ra_preset("longnet-causal"), "dilated:2048/1,4096/2,8192/4,16384/6,32768/12+causal");
     assert_null(ra_preset("longNet"));
-    assert_string_equal(ra_last_message(),
-                        "preset \"longNet\": must be one of longnet, longnet-causal, bigbird, longformer, sparse90");
+    assert_string_equal(
+        ra_last_message(),
+        "preset \"longNet\": must be one of longnet, longnet-causal, bigbird, longformer, sparse90, "
+        "bert, vit, modernbert-local, llama, llama4-local, mixtral, qwen3, gemma, gemma2, gemma2-local, "
+        "gpt-oss-local, bloom, mpt");
+    assert_string_equal(ra_preset_scores("gemma2-local"), "softcap:50");
+    assert_string_equal(ra_preset_scores("bloom"), "alibi");
+    assert_null(ra_preset_scores("llama"));
+    assert_null(ra_preset_scores("Bloom"));
+    assert_null(ra_preset_scores(NULL));
     assert_null(ra_preset(NULL));
     assert_null(ra_preset(""));
 }
