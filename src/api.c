@@ -313,6 +313,7 @@ static ra_status run(const ra_plan *p, int64_t keys, const ra_tensor *q, const r
 {
     const ra_kernel *kernel = NULL;
     ra_shorter_plan shorter;
+    shorter.ragged = NULL;
     ra_status status = ra_kernel_find(p->kernel, &kernel);
     if (!status && ra_plan_differs(p, keys)) {
         status = ra_plan_shorten(p, keys, &shorter);
@@ -320,11 +321,12 @@ static ra_status run(const ra_plan *p, int64_t keys, const ra_tensor *q, const r
             status = ra_plan_lay_out_shorter(p, &shorter);
         p = &shorter.plan;
     }
-    if (status)
-        return status;
-    if (p->kv_len == 0 || p->all.tasks == 0)
-        return ra_execute_nothing(p, kernel, output, lse, stats);
-    return ra_execute(p, kernel, q, k, v, output, lse, stats);
+    if (!status && (p->kv_len == 0 || p->all.tasks == 0))
+        status = ra_execute_nothing(p, kernel, output, lse, stats);
+    else if (!status)
+        status = ra_execute(p, kernel, q, k, v, output, lse, stats);
+    ra_shorter_plan_clear(&shorter);
+    return status;
 }
 
 ra_status ra_forward(const ra_plan *p, const ra_tensor *q, const ra_tensor *k, const ra_tensor *v,
@@ -358,11 +360,15 @@ ra_status ra_reference_row(const ra_plan *p, const ra_tensor *q, const ra_tensor
                        (long long)batch, (long long)head, (long long)query, (long long)p->batch, (long long)p->heads,
                        (long long)p->q_len);
     ra_shorter_plan shorter;
+    shorter.ragged = NULL;
     if (ra_plan_differs(p, keys)) {
         status = ra_plan_shorten(p, keys, &shorter);
         p = &shorter.plan;
     }
-    return status ? status : ra_reference_compute(p, q, k, v, batch, head, query, output, lse);
+    if (!status)
+        status = ra_reference_compute(p, q, k, v, batch, head, query, output, lse);
+    ra_shorter_plan_clear(&shorter);
+    return status;
 }
 
 ra_status ra_system_describe(ra_system_info *info)

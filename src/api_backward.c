@@ -57,12 +57,16 @@ static ra_status run(const ra_plan *p, int64_t keys, const ra_gradient_tensors *
 {
     const ra_kernel *kernel = NULL;
     ra_shorter_plan shorter;
+    shorter.ragged = NULL;
     ra_status status = ra_kernel_find(p->kernel, &kernel);
     if (!status && ra_plan_differs(p, keys)) {
         status = ra_plan_shorten(p, keys, &shorter);
         p = &shorter.plan;
     }
-    return status ? status : ra_gradient_execute(p, kernel, t, stats);
+    if (!status)
+        status = ra_gradient_execute(p, kernel, t, stats);
+    ra_shorter_plan_clear(&shorter);
+    return status;
 }
 
 ra_status ra_backward(const ra_plan *p, const ra_tensor *q, const ra_tensor *k, const ra_tensor *v,

@@ -35,9 +35,13 @@ ra_status ra_reference_backward(const ra_plan *p, const ra_tensor *q, const ra_t
     if (!status)
         status = check_gradients(p, d_output, d_lse);
     ra_shorter_plan shorter;
+    shorter.ragged = NULL;
     if (!status && ra_plan_differs(p, keys)) {
         status = ra_plan_shorten(p, keys, &shorter);
         p = &shorter.plan;
     }
-    return status ? status : ra_reference_gradients(p, q, k, v, d_output, d_lse, d_q, d_k, d_v);
+    if (!status)
+        status = ra_reference_gradients(p, q, k, v, d_output, d_lse, d_q, d_k, d_v);
+    ra_shorter_plan_clear(&shorter);
+    return status;
 }

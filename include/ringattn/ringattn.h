@@ -172,8 +172,9 @@ RA_API ra_status ra_generate_as(ra_distribution distribution, uint64_t seed, int
  * Arrays in the caller's memory for terms of the pattern and of the scores that name no file. A view that no term uses
  * must be NULL. Dimensions that are not named are 1, and strides may be anything. The views are copied when a plan is
  * made. The elements are read by every run: they must stay until the plan is freed. Slopes, table, bias and sinks may
- * have other elements in another run, and lengths fewer keys; a mask stays as it is, and documents are copied. Over
- * ranks, every rank has the arrays of the whole problem, and lengths stay as they are, too.
+ * have other elements in another run. Lengths may have fewer keys, and so may documents, if these are pairs of lengths
+ * of which some differ. A mask and other documents stay as they are. Over ranks, every rank has the arrays of the whole
+ * problem, and lengths and documents stay as they are, too.
  */
 typedef struct ra_score_arrays {
     size_t size;

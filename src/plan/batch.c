@@ -82,8 +82,10 @@ ra_interval ra_plan_seers_hull(const ra_plan *p, int64_t first, int64_t end)
 
 ra_status ra_plan_check_unchanged(const ra_plan *p)
 {
-    if (!p->pattern.lengths || !ra_lengths_changed(p->pattern.lengths))
+    bool lengths = p->pattern.lengths && ra_lengths_changed(p->pattern.lengths);
+    if (!lengths && !(p->pattern.ragged && ra_ragged_changed(p->pattern.ragged)))
         return RA_OK;
     return ra_fail(RA_ERROR_ARGUMENT,
-                   "lengths: the array has changed since the plan was made: a run over ranks needs a plan of its own");
+                   "%s: the array has changed since the plan was made: a run over ranks needs a plan of its own",
+                   lengths ? "lengths" : "documents");
 }

@@ -41,7 +41,7 @@ ra_interval ra_plan_hull_of(const ra_plan *plan, int64_t batch, int64_t first, i
 /* Queries, by index, outside of which none of any batch element sees a key first <= k < end. */
 ra_interval ra_plan_seers_hull(const ra_plan *plan, int64_t first, int64_t end);
 
-/* RA_OK when the caller's lengths are those of the plan, which a run over ranks needs. */
+/* RA_OK when the caller's lengths and documents are those of the plan, which a run over ranks needs. */
 ra_status ra_plan_check_unchanged(const ra_plan *plan);
 
 #endif

@@ -348,6 +348,8 @@ int64_t ra_pattern_bytes(const ra_pattern *pattern)
         const ra_term *t = &pattern->terms[i];
         bytes += t->count * (int64_t)sizeof *t->ends + (t->dilation ? (int64_t)sizeof *t->dilation : 0);
         bytes += (t->blocks ? ra_blocks_bytes(t->blocks) : 0) + (t->ragged ? ra_ragged_bytes(t->ragged) : 0);
+        if (t->ragged && t->from_memory) /* a run may have others beside them */
+            bytes += ra_ragged_bytes(t->ragged);
         bytes += (t->lengths ? ra_lengths_bytes(t->lengths) : 0) + (t->mask ? ra_mask_bytes(t->mask) : 0);
     }
     return bytes;

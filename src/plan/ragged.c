@@ -49,6 +49,50 @@ ra_status ra_ragged_make(const ra_parser *p, const int64_t *lengths, int64_t cou
     return status;
 }
 
+/* Column 0 is queries, 1 is keys. */
+static int64_t array_value(const ra_ragged *r, int64_t i, int column)
+{
+    const ra_tensor *t = &r->array;
+    return ((const int64_t *)t->data)[i * t->seq_stride + column * t->dim_stride];
+}
+
+static int64_t planned_value(const ra_ragged *r, int64_t i, int column)
+{
+    const int64_t *ends = column ? r->key_ends : r->query_ends;
+    return ends[i] - (i ? ends[i - 1] : 0);
+}
+
+bool ra_ragged_changed(const ra_ragged *r)
+{
+    for (int64_t i = 0; r->array.data && i < 2 * r->count; i++)
+        if (array_value(r, i / 2, (int)(i % 2)) != planned_value(r, i / 2, (int)(i % 2)))
+            return true;
+    return false;
+}
+
+ra_status ra_ragged_now(const ra_ragged *planned, int64_t q_len, int64_t kv_len, ra_ragged **now)
+{
+    static const ra_parser text = {"pattern", "documents", "documents", NULL};
+    int64_t *lengths = malloc((size_t)(2 * planned->count + 1) * sizeof *lengths);
+    *now = NULL;
+    if (!lengths)
+        return ra_fail(RA_ERROR_MEMORY, "out of memory: %lld documents", (long long)planned->count);
+    ra_status status = RA_OK;
+    for (int64_t i = 0; i < planned->count && !status; i++) {
+        lengths[2 * i] = array_value(planned, i, 0);
+        lengths[2 * i + 1] = array_value(planned, i, 1);
+        if (lengths[2 * i + 1] > planned_value(planned, i, 1))
+            status =
+                ra_fail(RA_ERROR_ARGUMENT,
+                        "documents: document %lld has %lld keys: the plan is for %lld, and lengths may only shrink",
+                        (long long)i + 1, (long long)lengths[2 * i + 1], (long long)planned_value(planned, i, 1));
+    }
+    if (!status)
+        status = ra_ragged_make(&text, lengths, planned->count, q_len, kv_len, now);
+    free(lengths);
+    return status;
+}
+
 void ra_ragged_free(ra_ragged *r)
 {
     if (r)

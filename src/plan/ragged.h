@@ -17,6 +17,7 @@ typedef struct ra_ragged {
     int64_t count;
     int64_t *key_ends;   /* [count]: the index behind the last key of each; owned, with */
     int64_t *query_ends; /* [count]: the index behind its last query */
+    ra_tensor array;     /* the caller's; data is NULL where the lengths are of a text or a file */
 } ra_ragged;
 
 /* Where a query is: the keys first_key <= k < end_key of its sequence, and its position, counted from key 0. */
@@ -28,6 +29,12 @@ typedef struct ra_packed_query {
 /* Query and key lengths, one pair after the other, for a text; the sums must be q_len and kv_len. */
 ra_status ra_ragged_make(const ra_parser *parser, const int64_t *lengths, int64_t count, int64_t q_len, int64_t kv_len,
                          ra_ragged **ragged);
+/* Whether the caller's array has other lengths now. */
+bool ra_ragged_changed(const ra_ragged *ragged);
+
+/* The lengths that the caller's array has now, for so many queries and keys. No sequence may have more keys. */
+ra_status ra_ragged_now(const ra_ragged *planned, int64_t q_len, int64_t kv_len, ra_ragged **now);
+
 void ra_ragged_free(ra_ragged *ragged);
 
 int64_t ra_ragged_bytes(const ra_ragged *ragged);

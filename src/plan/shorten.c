@@ -25,35 +25,50 @@ static void shorten_blocks(const ra_blocks *longer, int64_t keys, ra_blocks *b)
         ra_blocks_choose(b);
 }
 
-static ra_status shorten_pattern(const ra_pattern *longer, int64_t keys, ra_pattern *p, ra_blocks *blocks)
+/* Packed sequences as the caller's array has them now; those of a text are for one length. */
+static ra_status shorten_documents(const ra_plan *p, int64_t keys, ra_term *term, ra_shorter_plan *shorter)
 {
-    *p = *longer;
+    ra_pattern *pattern = &shorter->plan.pattern;
+    if (!term->ragged || !term->ragged->array.data)
+        return keys < p->kv_len ? refuse("pattern's documents term", p->kv_len, keys) : RA_OK;
+    ra_status status = ra_ragged_now(term->ragged, p->q_len, keys, &shorter->ragged);
+    if (shorter->ragged)
+        term->ragged = shorter->ragged;
+    pattern->ragged = term->ragged;
+    return status;
+}
+
+static ra_status shorten_pattern(const ra_plan *longer, int64_t keys, ra_shorter_plan *shorter)
+{
+    ra_pattern *p = &shorter->plan.pattern;
+    ra_status status = RA_OK;
     p->kv_len = keys;
-    for (int i = 0; i < p->count; i++) {
+    p->offset = shorter->plan.offset;
+    for (int i = 0; i < p->count && !status; i++) {
         ra_term *term = &p->terms[i];
-        if (keys < longer->kv_len && (term->kind == &ra_term_documents || term->ragged))
-            return refuse("pattern's documents term", longer->kv_len, keys);
+        if (term->kind == &ra_term_documents || term->ragged)
+            status = shorten_documents(longer, keys, term, shorter);
         if (!term->blocks || keys == longer->kv_len)
             continue;
         if (term->blocks->mask)
             return refuse("pattern's mask of blocks", longer->kv_len, keys);
-        shorten_blocks(term->blocks, keys, blocks);
-        term->blocks = blocks;
-        p->blocks = blocks;
+        shorten_blocks(term->blocks, keys, &shorter->blocks);
+        term->blocks = &shorter->blocks;
+        p->blocks = &shorter->blocks;
     }
-    return RA_OK;
+    return status;
 }
 
 ra_status ra_plan_shorten(const ra_plan *p, int64_t keys, ra_shorter_plan *shorter)
 {
     ra_plan *s = &shorter->plan;
     *s = *p;
+    shorter->ragged = NULL;
     if (p->has_bias && keys < p->kv_len)
         return refuse("bias of the scores", p->kv_len, keys);
     s->kv_len = keys;
     s->offset = p->placed ? p->offset : keys - p->q_len;
-    ra_status status = shorten_pattern(&p->pattern, keys, &s->pattern, &shorter->blocks);
-    s->pattern.offset = s->offset;
+    ra_status status = shorten_pattern(p, keys, shorter);
     const ra_lengths *lengths = p->pattern.lengths;
     if (status || !lengths)
         return status;
@@ -62,9 +77,16 @@ ra_status ra_plan_shorten(const ra_plan *p, int64_t keys, ra_shorter_plan *short
     return ra_lengths_check_now(lengths, &(ra_lengths_limits){p->batch, p->q_len, p->kv_len});
 }
 
+void ra_shorter_plan_clear(ra_shorter_plan *shorter)
+{
+    ra_ragged_free(shorter->ragged);
+    shorter->ragged = NULL;
+}
+
 bool ra_plan_differs(const ra_plan *p, int64_t keys)
 {
-    return keys < p->kv_len || (p->pattern.lengths && ra_lengths_changed(p->pattern.lengths));
+    return keys < p->kv_len || (p->pattern.lengths && ra_lengths_changed(p->pattern.lengths)) ||
+           (p->pattern.ragged && ra_ragged_changed(p->pattern.ragged));
 }
 
 /* ---- Tasks ------------------------------------------------------------------------------------------------------- */

@@ -7,15 +7,18 @@
 
 #include "plan/plan.h"
 
-/* Owns nothing: terms of the pattern that do not depend on the length are the longer plan's. */
+/* Terms of the pattern that do not depend on the length are the longer plan's. Clear it with ra_shorter_plan_clear. */
 typedef struct ra_shorter_plan {
     ra_plan plan;
     ra_blocks blocks;   /* of its pattern, if it has a block-sparse term */
     ra_lengths lengths; /* the same: as the caller's array has them now */
+    ra_ragged *ragged;  /* the same; owned */
 } ra_shorter_plan;
 
 /* Whether a run over so many keys needs a plan of its own: there are fewer, or lengths have changed. */
 bool ra_plan_differs(const ra_plan *plan, int64_t keys);
+
+void ra_shorter_plan_clear(ra_shorter_plan *shorter);
 
 /*
  * The problem with `keys` keys, 0 <= keys <= plan->kv_len: figures and pattern, no tasks. Queries are at the end of the

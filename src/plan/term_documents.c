@@ -132,10 +132,13 @@ static ra_status take_ragged(const ra_parser *p, const char *start, const list *
     ra_status status = ra_ragged_make(p, l->numbers, l->count, shape->q_len, shape->kv_len, &term->ragged);
     if (status)
         return status;
-    if (ra_ragged_even(term->ragged))
+    if (ra_ragged_even(term->ragged)) {
         make_plain(term);
-    else
-        term->kind = &ra_term_ragged;
+        return RA_OK;
+    }
+    term->kind = &ra_term_ragged;
+    if (term->from_memory)
+        term->ragged->array = *shape->documents;
     return RA_OK;
 }
 

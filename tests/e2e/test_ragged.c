@@ -67,7 +67,7 @@ static void run_alone(const sample *s, const packed *p, int number, const char *
         key += p->lengths[i][1];
     }
     problem.q_len = p->lengths[number][0], problem.kv_len = p->lengths[number][1];
-    problem.pattern = pattern;
+    problem.pattern = pattern, problem.score_arrays = NULL;
     sample_make(alone, &problem);
     ra_plan *plan = sample_plan(alone, RA_KERNEL_AUTO, 2);
     const ra_tensor *t = s->tensors;
@@ -138,6 +138,45 @@ static void documents_from_memory_are_those_of_the_text(void **state)
     sample_run(&s, RA_KERNEL_AUTO, 2);
     assert_true(sample_same(&s, kept));
     free(kept);
+    sample_free(&s);
+}
+
+/* One plan for sequences that have fewer keys in another run, forward and backward. */
+static void documents_may_shrink_and_not_grow(void **state)
+{
+    (void)state;
+    sample s;
+    packed now = MIXED;
+    make_packed(&s, &MIXED, "causal+");
+    ra_score_arrays arrays = RA_SCORE_ARRAYS_INIT;
+    ra_tensor view = {now.lengths, RA_I64, 1, now.count, 1, 2, 0, 2, 0, 1};
+    arrays.documents = &view;
+    s.problem.pattern = "documents+causal", s.problem.score_arrays = &arrays;
+    ra_plan *plan = sample_plan(&s, RA_KERNEL_AUTO, 2);
+    ra_tensor *t = s.tensors;
+    ra_stats stats = RA_STATS_INIT;
+    now.lengths[0][1] -= 30, now.lengths[3][1] -= 7;
+    now.lengths[0][0] += 2, now.lengths[4][0] -= 2;
+    ra_tensor k = rows_of(&t[SAMPLE_KEY], 0, s.problem.kv_len - 37);
+    ra_tensor v = rows_of(&t[SAMPLE_VALUE], 0, s.problem.kv_len - 37);
+    assert_int_equal(ra_forward(plan, &t[0], &t[1], &t[2], &t[3], &t[4], NULL), RA_ERROR_ARGUMENT);
+    assert_non_null(strstr(ra_last_message(), "the keys of the 7 documents add up to 213, but there are 250"));
+    REQUIRE(!ra_forward(plan, &t[0], &k, &v, &t[3], &t[4], &stats), "%s", ra_last_message());
+    assert_true(stats.peak_bytes <= stats.planned_peak_bytes);
+    for (int i = 0, query = 0; i < now.count; query += (int)now.lengths[i++][0]) {
+        sample alone;
+        run_alone(&s, &now, i, "causal", &alone);
+        ra_tensor output = rows_of(&t[SAMPLE_OUTPUT], query, now.lengths[i][0]);
+        assert_true(farthest(&output, &alone.tensors[SAMPLE_OUTPUT]) < 2e-6);
+        sample_free(&alone);
+    }
+    REQUIRE(!ra_backward(plan, &t[0], &k, &v, &t[3], &t[4], &t[3], NULL, NULL, NULL, NULL, NULL), "%s",
+            ra_last_message());
+    now.lengths[1][1] = 6, now.lengths[0][1]--;
+    assert_int_equal(ra_forward(plan, &t[0], &k, &v, &t[3], &t[4], NULL), RA_ERROR_ARGUMENT);
+    assert_string_equal(ra_last_message(),
+                        "documents: document 2 has 6 keys: the plan is for 5, and lengths may only shrink");
+    ra_plan_free(plan);
     sample_free(&s);
 }
 
@@ -468,6 +507,7 @@ int main(void)
         cmocka_unit_test(a_packed_sequence_is_as_if_alone),
         cmocka_unit_test(keys_between_packed_windows_are_left_out),
         cmocka_unit_test(documents_from_memory_are_those_of_the_text),
+        cmocka_unit_test(documents_may_shrink_and_not_grow),
         cmocka_unit_test(arrays_that_are_no_documents_are_refused),
         cmocka_unit_test(padding_is_hidden_on_the_side_that_it_is_on),
         cmocka_unit_test(lengths_may_shrink_and_not_grow),
