@@ -53,7 +53,8 @@ void ra_array_sums_begin(ra_array_sums *sums, const ra_plan *p, ra_exact_sum *me
     *sums = (ra_array_sums){.plan = p, .merging = ATOMIC_FLAG_INIT};
     if (!ra_array_sums_wanted(p))
         return;
-    memset(memory, 0, (size_t)l.count * sizeof *memory);
+    if (l.count > 0)
+        memset(memory, 0, (size_t)l.count * sizeof *memory);
     sums->slopes = s->d_slopes ? memory + l.slopes : NULL;
     sums->table = s->d_table ? memory + l.table : NULL;
     sums->keys = by_key(s, p) ? memory + l.keys : NULL;

@@ -20,8 +20,10 @@ ra_status ra_arrays_make(const ra_ring_plan *ring, ra_arrays **arrays)
     if (status)
         return status;
     a->mine = a->memory;
-    a->arriving = (ra_exact_sum *)((char *)a->memory + (a->bytes > sums ? sums : 0));
-    a->part = (float *)((char *)a->memory + (a->bytes > sums ? 2 * sums : 0));
+    if (a->bytes > sums) {
+        a->arriving = (ra_exact_sum *)((char *)a->memory + sums);
+        a->part = (float *)((char *)a->memory + 2 * sums);
+    }
     ra_array_sums_begin(&a->sums, ring->plan, a->mine);
     if (ring->options.transport == RA_TRANSPORT_SIM)
         ra_array_sums_clear(ring->plan);
