@@ -184,7 +184,7 @@ static key_run next_run(const ra_score_tiles *t, const ra_score_place *at, int b
         rate = l->rate;
         end = ra_min(end, (member / l->members + 1) * l->members);
     }
-    end = ra_min(end, member + ra_ceil_div(t->plan->kv_len - key, rate)); /* and beyond the last one */
+    end = ra_min(end, member + ra_ceil_div(ra_max(0, t->plan->kv_len - key), rate)); /* and beyond the last one */
     return (key_run){begin, (int)(end - at->first), key, rate};
 }
 
