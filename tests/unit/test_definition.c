@@ -121,6 +121,78 @@ static void packed_sequences_against_the_definition(void **state)
         }
 }
 
+/* ---- Lengths and masks ------------------------------------------------------------------------------------------- */
+
+enum { ELEMENTS = 3, MASK_HEADS = 2, MASK_QUERIES = 45, MASK_KEYS = 70 };
+static const int64_t valid[ELEMENTS][3] = {{13, 70, 4}, {0, 41, 60}, {20, 20, 0}};
+static uint8_t pairs[ELEMENTS][MASK_HEADS][MASK_QUERIES][MASK_KEYS];
+
+/* Of element 0 every pair, of all together the number of pairs; `columns` 0: no lengths. */
+static void check_elements(const char *text, const char *plain, int columns, bool masked)
+{
+    ra_tensor lengths = {(void *)valid, RA_I64, ELEMENTS, 1, 1, columns, 3, 0, 0, 1};
+    ra_tensor mask = {pairs,
+                      RA_BOOL,
+                      ELEMENTS,
+                      MASK_QUERIES,
+                      MASK_HEADS,
+                      MASK_KEYS,
+                      sizeof *pairs,
+                      MASK_KEYS,
+                      MASK_QUERIES * MASK_KEYS,
+                      1};
+    ra_score_arrays arrays = RA_SCORE_ARRAYS_INIT;
+    ra_problem problem = RA_PROBLEM_INIT;
+    ra_plan *plan;
+    arrays.lengths = columns ? &lengths : NULL, arrays.mask = masked ? &mask : NULL;
+    problem.batch = ELEMENTS, problem.q_len = MASK_QUERIES, problem.kv_len = MASK_KEYS, problem.heads = MASK_HEADS;
+    problem.head_dim = 1, problem.pattern = text, problem.score_arrays = &arrays;
+    REQUIRE(!ra_plan_create(&problem, NULL, &plan), "%s", ra_last_message());
+    naive_pattern naive = naive_read(plain, MASK_KEYS, MASK_HEADS);
+    double sum = 0;
+    for (int64_t i = 0; i < ELEMENTS * MASK_HEADS * MASK_QUERIES; i++) {
+        int64_t batch = i / MASK_QUERIES / MASK_HEADS, head = i / MASK_QUERIES % MASK_HEADS, query = i % MASK_QUERIES;
+        uint8_t counts[MASK_KEYS];
+        assert_int_equal(ra_plan_visible(plan, head, query, 0, MASK_KEYS, counts), RA_OK);
+        for (int64_t key = 0; key < MASK_KEYS; key++) {
+            int64_t first = columns == 3 ? valid[batch][2] : MASK_KEYS - MASK_QUERIES;
+            int expected = naive_sees(&naive, head, query + first, key);
+            expected *= !columns || (key >= valid[batch][0] && key < valid[batch][1]);
+            expected *= !masked || pairs[batch][head][query][key];
+            REQUIRE(batch > 0 || counts[key] == expected, "%s, head %lld: query %lld sees key %lld %d times, not %d",
+                    text, (long long)head, (long long)query, (long long)key, counts[key], expected);
+            sum += expected;
+        }
+    }
+    ra_plan_info info = RA_PLAN_INFO_INIT;
+    assert_int_equal(ra_plan_describe(plan, &info), RA_OK);
+    REQUIRE(info.pairs_visible == sum, "%s: %.0f pairs, not %.0f", text, info.pairs_visible, sum);
+    ra_plan_free(plan);
+}
+
+static void lengths_and_masks_against_the_definition(void **state)
+{
+    (void)state;
+    static const char *const plain[] = {"full",
+                                        "causal",
+                                        "window:9,3",
+                                        "causal+chunks:13",
+                                        "dilated:16/3,40/5",
+                                        "dilated:10/2,25/4:mode=union",
+                                        "blocks:8:local=1",
+                                        "blocks:5:stride=3+causal"};
+    for (int i = 0; i < ELEMENTS * MASK_HEADS * MASK_QUERIES * MASK_KEYS; i++)
+        (&pairs[0][0][0][0])[i] = (i * 7 / 3 + i / 11) % 5 < 2;
+    for (int i = 0; i < 8; i++)
+        for (int which = 1; which < 6; which++) { /* lengths of no, two or three columns; with a mask or without */
+            char text[128];
+            int columns = which % 3 ? 1 + which % 3 : 0;
+            bool masked = which >= 3;
+            snprintf(text, sizeof text, "%s%s%s", plain[i], columns ? "+lengths" : "", masked ? "+mask" : "");
+            check_elements(text, plain[i], columns, masked);
+        }
+}
+
 /* ---- Masks out of files ------------------------------------------------------------------------------------------ */
 
 static char path[64];
@@ -252,6 +324,7 @@ int main(void)
         cmocka_unit_test(plans_against_the_definition),
         cmocka_unit_test(dilated_blocks_against_the_definition),
         cmocka_unit_test(packed_sequences_against_the_definition),
+        cmocka_unit_test(lengths_and_masks_against_the_definition),
         cmocka_unit_test(masks_keep_the_blocks_that_they_have),
         cmocka_unit_test(other_files_are_refused),
         cmocka_unit_test(vectors_and_scalars_are_refused),
