@@ -34,7 +34,7 @@ ra_status ra_ragged_make(const ra_parser *p, const int64_t *lengths, int64_t cou
 {
     ra_ragged *r = *ragged = calloc(1, sizeof *r);
     if (r)
-        r->key_ends = malloc((size_t)(2 * count + 1) * sizeof *r->key_ends);
+        r->key_ends = calloc((size_t)(2 * count + 1), sizeof *r->key_ends);
     if (!r || !r->key_ends)
         return ra_fail(RA_ERROR_MEMORY, "out of memory: %lld documents", (long long)count);
     r->count = count;

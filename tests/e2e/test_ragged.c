@@ -446,6 +446,30 @@ static void blocks_that_a_mask_leaves_empty_are_not_computed(void **state)
     free_masked(m);
 }
 
+/* A mask goes by index: of fewer keys it hides what it hides of these. */
+static void a_mask_serves_fewer_keys(void **state)
+{
+    (void)state;
+    masked *m = make_masked();
+    sample *s = &m->s, fewer;
+    for (int i = 0; i < MASKED * MASKED; i++)
+        m->pairs[i / MASKED][i % MASKED] = (i * 7 / 3 + i / 11) % 5 < 2;
+    ra_plan *plan = sample_plan(s, RA_KERNEL_AUTO, 2);
+    ra_tensor k = rows_of(&s->tensors[SAMPLE_KEY], 0, 170), v = rows_of(&s->tensors[SAMPLE_VALUE], 0, 170);
+    const ra_tensor *t = s->tensors;
+    REQUIRE(!ra_forward(plan, &t[0], &k, &v, &t[3], &t[4], NULL), "%s", ra_last_message());
+    ra_plan_free(plan);
+    ra_problem problem = s->problem;
+    problem.kv_len = 170, m->view.dim = 170;
+    sample_make(&fewer, &problem);
+    plan = sample_plan(&fewer, RA_KERNEL_AUTO, 2);
+    REQUIRE(!ra_forward(plan, &t[0], &k, &v, &fewer.tensors[3], &fewer.tensors[4], NULL), "%s", ra_last_message());
+    assert_true(farthest(&t[3], &fewer.tensors[3]) < 2e-6 && farthest(&t[4], &fewer.tensors[4]) < 2e-6);
+    ra_plan_free(plan);
+    sample_free(&fewer);
+    free_masked(m);
+}
+
 /* Four ranks with 64 queries and keys each. */
 static void rows_that_a_mask_hides_do_not_travel(void **state)
 {
@@ -518,6 +542,7 @@ int main(void)
         cmocka_unit_test(ranks_need_the_lengths_of_their_plan),
         cmocka_unit_test(a_ragged_batch_is_divided_by_its_work),
         cmocka_unit_test(blocks_that_a_mask_leaves_empty_are_not_computed),
+        cmocka_unit_test(a_mask_serves_fewer_keys),
         cmocka_unit_test(rows_that_a_mask_hides_do_not_travel),
         cmocka_unit_test(arrays_that_are_no_masks_or_lengths_are_refused),
     };

@@ -3,7 +3,7 @@
 # integers FILE SHAPE NUMBER...: an int64 array.
 integers() {
     npy "$1" '<i8' False "$2" 0
-    for n in "${@:3}"; do printf "\\x$(printf %02x "$n")\\0\\0\\0\\0\\0\\0\\0"; done >>"$1"
+    for n in "${@:3}"; do printf '%b' "\\x$(printf %02x "$n")\\0\\0\\0\\0\\0\\0\\0"; done >>"$1"
 }
 judged() {
     printf '%s\n' "$*"
