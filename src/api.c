@@ -9,6 +9,7 @@
 #include "io/bias_file.h"
 #include "io/pattern_files.h"
 #include "io/score_files.h"
+#include "plan/arrays.h"
 #include "plan/batch.h"
 #include "plan/shorten.h"
 #include "ringattn/ringattn.h"
@@ -304,7 +305,9 @@ static ra_status check_outputs(const ra_plan *p, const ra_tensor *q, const ra_te
     if (!status)
         status = ra_scores_check_apart(p->scores, (const ra_tensor *const[]){q, k, v, output, lse},
                                        (const char *const[]){"query", "key", "value", "output", "lse"}, 3, 5);
-    return status;
+    return status ? status
+                  : ra_pattern_check_apart(&p->pattern, (const ra_tensor *const[]){output, lse},
+                                           (const char *const[]){"output", "lse"}, 0, 2);
 }
 
 /* A run over all keys of the plan, or over fewer. */

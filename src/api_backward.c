@@ -2,6 +2,7 @@
 #include "base/sized.h"
 #include "base/tensor.h"
 #include "exec/gradient.h"
+#include "plan/arrays.h"
 #include "plan/shorten.h"
 #include "score/scores.h"
 
@@ -49,7 +50,8 @@ static ra_status check_gradients(const ra_plan *p, const ra_gradient_tensors *t,
                                                t->d_output, t->d_lse, t->d_q, t->d_k,    t->d_v};
     static const char *const names[TENSORS] = {"query",    "key",   "value", "output", "lse",
                                                "d_output", "d_lse", "d_q",   "d_k",    "d_v"};
-    return ra_scores_check_apart(p->scores, tensors, names, INPUTS, TENSORS);
+    status = ra_scores_check_apart(p->scores, tensors, names, INPUTS, TENSORS);
+    return status ? status : ra_pattern_check_apart(&p->pattern, tensors, names, INPUTS, TENSORS);
 }
 
 /* A run over all keys of the plan, or over fewer. */

@@ -5,6 +5,7 @@
 #include "base/sized.h"
 #include "base/tensor.h"
 #include "base/threads.h"
+#include "plan/arrays.h"
 #include "plan/batch.h"
 #include "ring/checkpoint.h"
 #include "ring/engine.h"
@@ -80,9 +81,10 @@ static ra_status check_tensors(const ra_ring_plan *ring, int rank, bool parts, c
         in_memory[i] = rows > 0 && tensors[i] && tensors[i]->data ? tensors[i] : NULL;
         names[i] = kinds[i].name;
     }
-    return status ? status
-                  : ra_scores_check_apart(ring->plan->scores, in_memory, names, ring->options.backward ? D_Q : OUTPUT,
-                                          count);
+    int inputs = ring->options.backward ? D_Q : OUTPUT;
+    if (!status)
+        status = ra_scores_check_apart(ring->plan->scores, in_memory, names, inputs, count);
+    return status ? status : ra_pattern_check_apart(&ring->plan->pattern, in_memory, names, inputs, count);
 }
 
 /* A forward plan runs forward, and a backward plan backward. */

@@ -446,6 +446,20 @@ static void blocks_that_a_mask_leaves_empty_are_not_computed(void **state)
     free_masked(m);
 }
 
+static void outputs_share_no_memory_with_a_mask(void **state)
+{
+    (void)state;
+    masked *m = make_masked();
+    ra_plan *plan = sample_plan(&m->s, RA_KERNEL_AUTO, 1);
+    const ra_tensor *t = m->s.tensors;
+    ra_tensor lse = t[SAMPLE_LSE];
+    lse.data = m->pairs;
+    assert_int_equal(ra_forward(plan, &t[0], &t[1], &t[2], &t[3], &lse, NULL), RA_ERROR_ARGUMENT);
+    assert_non_null(strstr(ra_last_message(), "mask"));
+    ra_plan_free(plan);
+    free_masked(m);
+}
+
 /* A mask goes by index: of fewer keys it hides what it hides of these. */
 static void a_mask_serves_fewer_keys(void **state)
 {
@@ -543,6 +557,7 @@ int main(void)
         cmocka_unit_test(a_ragged_batch_is_divided_by_its_work),
         cmocka_unit_test(blocks_that_a_mask_leaves_empty_are_not_computed),
         cmocka_unit_test(a_mask_serves_fewer_keys),
+        cmocka_unit_test(outputs_share_no_memory_with_a_mask),
         cmocka_unit_test(rows_that_a_mask_hides_do_not_travel),
         cmocka_unit_test(arrays_that_are_no_masks_or_lengths_are_refused),
     };
