@@ -49,7 +49,7 @@ void ra_array_sums_begin(ra_array_sums *sums, const ra_plan *plan, ra_exact_sum 
 /* Zeros in the gradient of a bias that has an element for each pair: before the first run, or rank, adds to it. */
 void ra_array_sums_clear(const ra_plan *plan);
 
-/* Whether chains add to the same elements of a bias, so that each must wait for the one before. */
+/* Whether chains add to the same elements of a bias, so that each must follow the one before through the keys. */
 bool ra_array_sums_follow(const ra_array_sums *sums);
 
 /* What rows give to the sinks: all of both tensors, whose first head is `first_head`. */

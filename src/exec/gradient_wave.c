@@ -124,6 +124,7 @@ static bool claim_next(ra_gradient_worker *w, ra_claim *claim)
     claim->length = find_chain(w, claim->task);
     claim->chain = w->chain;
     claim->in_chain = claim->task - w->chain_first;
+    /* Chains that add to one bias are one wave. */
     if (claim->in_chain == 0 && !ra_array_sums_follow(w->run->array_sums))
         claim->before = NULL;
     return true;
@@ -131,12 +132,10 @@ static bool claim_next(ra_gradient_worker *w, ra_claim *claim)
 
 /* ---- Chains ------------------------------------------------------------------------------------------------------ */
 
-/* Before the first task of a chain: its slot must be free, and the chain before done if both add to one bias. */
+/* Before the first task of a chain: its slot must be free. */
 static bool open_chain(ra_gradient_worker *w, const ra_claim *claim)
 {
     int turns = 0;
-    if (claim->in_chain == 0 && !ra_gradient_wait(w, claim, INT64_MAX))
-        return false;
     if (claim->in_chain > 0 || !w->run->open)
         return true;
     while (w->run->slots &&
