@@ -162,9 +162,7 @@ ra_rows ra_score_bias_row(const ra_scores *s, int64_t batch, int64_t query, int6
 static void lane_rows(const ra_score_tiles *t, const ra_score_place *at, int64_t first, int64_t *index)
 {
     for (int i = 0; i < at->rows; i++)
-        index[i] = t->plan->scores->bias.seq > 1
-                       ? ra_lattice_position(&at->lattice, at->member + i) - t->plan->offset - first
-                       : 0;
+        index[i] = ra_lattice_position(&at->lattice, at->member + i) - t->plan->offset - first;
 }
 
 /* Keys begin .. of the block up to the end of their segment, and where they are. */
@@ -206,7 +204,7 @@ static const float *window_at(ra_score_tiles *t, const ra_score_place *at, const
     return to;
 }
 
-/* Rows of a file in windows: one row of all queries is a slot's first. */
+/* Rows of a file, in windows. */
 static void pack_windows(ra_score_tiles *t, const ra_score_place *at, const int64_t *index, int64_t first,
                          const key_run *run, float *matrix)
 {
@@ -246,13 +244,37 @@ static ra_score_step rows_in_place(const ra_score_place *at, const ra_rows *rows
                            .end = run->end};
 }
 
+/* One row for all queries: lanes need not be told apart. */
+static ra_score_step fill_shared_row(ra_score_tiles *t, const ra_score_place *at)
+{
+    const ra_scores *s = t->plan->scores;
+    float *keys = t->matrix[RA_SCORE_BIAS];
+    int64_t batch = s->bias.batch > 1 ? t->batch : 0, head = s->bias.heads > 1 ? at->head : 0;
+    for (key_run run = {0, at->begin, 0, 0}; run.end < at->end;) {
+        run = next_run(t, at, run.end);
+        if (run.begin >= run.end)
+            break;
+        ra_rows row = ra_score_bias_row(s, batch, 0, head, run.key, run.step);
+        if (!s->bias_source.read)
+            t->kernel->pack_rows(&row, 1, run.end - run.begin, keys + run.begin);
+        int together = run.step == 1 ? run.end - run.begin : 1;
+        for (int k = run.begin; s->bias_source.read && k < run.end; k += together)
+            s->bias_source.read(s->bias_source.file, batch, head, 0, 1, run.key + (k - run.begin) * run.step, together,
+                                keys + k, together);
+        for (int k = run.begin; k < run.end; k++)
+            keys[k] *= (float)RA_LOG2_E;
+    }
+    return (ra_score_step){.op = RA_STEP_ADD_KEY, .add = keys};
+}
+
 static ra_score_step fill_bias(ra_score_tiles *t, const ra_score_place *at)
 {
     const ra_scores *s = t->plan->scores;
     float *matrix = t->matrix[RA_SCORE_BIAS];
     int64_t index[RA_LANES_MOST] = {0};
-    bool shared = s->bias.seq == 1; /* one row for all queries: lanes need not be told apart */
-    int64_t first = shared ? 0 : ra_lattice_position(&at->lattice, at->member) - t->plan->offset;
+    if (s->bias.seq == 1)
+        return fill_shared_row(t, at);
+    int64_t first = ra_lattice_position(&at->lattice, at->member) - t->plan->offset;
     lane_rows(t, at, first, index);
     for (key_run run = {0, at->begin, 0, 0}; run.end < at->end;) {
         run = next_run(t, at, run.end);
@@ -263,7 +285,7 @@ static ra_score_step fill_bias(ra_score_tiles *t, const ra_score_place *at)
             continue;
         }
         ra_rows rows = ra_score_bias_row(s, t->batch, first, at->head, run.key, run.step);
-        rows.index = ra_lattice_plain(&at->lattice) && !shared ? NULL : index;
+        rows.index = ra_lattice_plain(&at->lattice) ? NULL : index;
         if (!rows.index && rows.dtype == RA_F32 && rows.dim_stride == 1) {
             t->fetch = next_block(at, &rows, &run);
             return rows_in_place(at, &rows, &run);
