@@ -51,9 +51,9 @@ void pattern_args_options(pattern_args *args, arg_option options[PATTERN_OPTIONS
          .kind = ARG_TEXT,
          .metavar = "S",
          .target = &args->scores,
-         .help = "what happens to a score before keys are hidden (default nothing); terms joined with\n"
-                 "'+' apply in this order: softcap:C, alibi[:@FILE.npy], relative:@FILE.npy,\n"
-                 "bias:@FILE.npy; to a row: sinks:@FILE.npy, dropout:P[:seed=S]"},
+         .help = "what happens to a score before keys are hidden (default nothing): terms joined with\n"
+                 "'+', which apply from left to right, of softcap:C, alibi[:@FILE.npy],\n"
+                 "relative:@FILE.npy, bias:@FILE.npy; to a row: sinks:@FILE.npy, dropout:P[:seed=S]"},
     };
     memcpy(options, table, sizeof table);
 }
