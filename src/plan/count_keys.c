@@ -177,7 +177,7 @@ static ra_status take_memory(counter *c)
     if (!b)
         return RA_OK;
     c->bits = malloc((size_t)ra_blocks_words(b->count) * sizeof *c->bits);
-    c->columns = malloc((size_t)b->count * sizeof *c->columns);
+    c->columns = calloc((size_t)b->count, sizeof *c->columns);
     if (!c->bits || !c->columns)
         return ra_fail(RA_ERROR_MEMORY, "out of memory: counting the pairs of a pattern of %lld blocks",
                        (long long)b->count);
