@@ -141,15 +141,25 @@ static inline __attribute__((always_inline)) void v_transpose(vec r[WIDTH])
 #endif
 }
 
-/* ra_draw of base/dropout.h for WIDTH rows or columns and one of the other; the lanes whose draw is not below. */
+/*
+ * ra_draw of base/dropout.h for WIDTH rows or columns and one of the other; the lanes whose draw is not below. The
+ * emulation multiplies signed numbers, which may not overflow.
+ */
 static inline mask v_kept(const uint32_t *a, const uint32_t *b, uint32_t other_a, uint32_t other_b, uint32_t threshold)
 {
+#ifdef __AVX512F__
     __m512i x = _mm512_add_epi32(_mm512_loadu_si512(a), _mm512_set1_epi32((int)other_a));
     x = _mm512_mullo_epi32(_mm512_xor_si512(x, _mm512_srli_epi32(x, 16)), _mm512_set1_epi32((int)RA_DRAW_FIRST));
     __m512i ends = _mm512_xor_si512(_mm512_loadu_si512(b), _mm512_set1_epi32((int)other_b));
     x = _mm512_add_epi32(_mm512_xor_si512(x, _mm512_srli_epi32(x, 15)), ends);
     x = _mm512_mullo_epi32(x, _mm512_set1_epi32((int)RA_DRAW_SECOND));
     return _mm512_cmpge_epu32_mask(x, _mm512_set1_epi32((int)threshold));
+#else
+    unsigned kept = 0;
+    for (int i = 0; i < WIDTH; i++)
+        kept |= (unsigned)(ra_draw((ra_draw_key){a[i], b[i]}, (ra_draw_key){other_a, other_b}) >= threshold) << i;
+    return (mask)kept;
+#endif
 }
 
 #include "kernel/template.h"
