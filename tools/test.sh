@@ -59,7 +59,7 @@ one_thread='^(replay_.*|test_kernel_.*|cli_(advise|compare_files|presets|report|
 one_thread+='|test_(accuracy|blocks|checked|compare|count|curve'
 one_thread+='|definition|findings|fit|generator|groups|half|harness|lattice|many_rows|marks|npy|partition|pattern|plan|refusals'
 one_thread+='|results'
-one_thread+='|ring_budget|ring_memory|ring_plan|rows|safetensors|schedule|sieve|special|status|storage_.*|tensor|tiles|verify)(_.*)?)$'
+one_thread+='|exact_sum|reference_scores|ring_budget|ring_memory|ring_plan|rows|safetensors|schedule|score_gradients|scores|sieve|special|status|storage_.*|tensor|tiles|verify)(_.*)?)$'
 
 # Installing says nothing new about memory or threads, and a sanitized library needs a sanitized program around it.
 stage_sanitize() {
