@@ -254,9 +254,10 @@ static ra_score_step fill_shared_row(ra_score_tiles *t, const ra_score_place *at
         run = next_run(t, at, run.end);
         if (run.begin >= run.end)
             break;
-        ra_rows row = ra_score_bias_row(s, batch, 0, head, run.key, run.step);
-        if (!s->bias_source.read)
+        if (!s->bias_source.read) {
+            ra_rows row = ra_score_bias_row(s, batch, 0, head, run.key, run.step);
             t->kernel->pack_rows(&row, 1, run.end - run.begin, keys + run.begin);
+        }
         int together = run.step == 1 ? run.end - run.begin : 1;
         for (int k = run.begin; s->bias_source.read && k < run.end; k += together)
             s->bias_source.read(s->bias_source.file, batch, head, 0, 1, run.key + (k - run.begin) * run.step, together,
