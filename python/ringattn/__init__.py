@@ -1,0 +1,41 @@
+"""ringattn: exact softmax attention on CPUs, planned before it runs and counted while it runs.
+
+>>> import numpy as np, ringattn
+>>> q = k = v = np.zeros((1, 5, 2, 8), np.float32)  # [batch, sequence, heads, dim]
+>>> ringattn.attention(q, k, v, pattern="causal").shape
+(1, 5, 2, 8)
+"""
+
+from ._attention import attention, attention_backward
+from ._errors import (
+    ArgumentError,
+    BudgetError,
+    CancelledError,
+    DeadlineError,
+    Error,
+    FileError,
+    FormatError,
+    InternalError,
+    OutOfMemoryError,
+    PeerError,
+    UnsupportedError,
+)
+from ._library import version as _version
+
+__version__ = _version()
+
+__all__ = [
+    "ArgumentError",
+    "BudgetError",
+    "CancelledError",
+    "DeadlineError",
+    "Error",
+    "FileError",
+    "FormatError",
+    "InternalError",
+    "OutOfMemoryError",
+    "PeerError",
+    "UnsupportedError",
+    "attention",
+    "attention_backward",
+]

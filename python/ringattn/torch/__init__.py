@@ -1,0 +1,27 @@
+"""Attention for PyTorch CPU tensors, with gradients.
+
+    >>> import torch, ringattn.torch
+    >>> q, k, v = (torch.randn(1, 100, 4, 32, requires_grad=True) for _ in range(3))
+    >>> out = ringattn.torch.attention(q, k, v, pattern="causal")
+    >>> out.sum().backward()
+    >>> q.grad.shape
+    torch.Size([1, 100, 4, 32])
+
+attention takes every pattern and score of the library. scaled_dot_product_attention and the flash_attn functions have
+the signatures of PyTorch and flash-attn. The layers have the parameter names of PyTorch and torchscale.
+"""
+from .attention import attention
+from .flash import flash_attn_func, flash_attn_varlen_func, flash_attn_with_kvcache
+from .layers import DilatedAttention, MultiheadAttention, MultiheadDilatedAttention
+from .sdpa import scaled_dot_product_attention
+
+__all__ = [
+    "attention",
+    "scaled_dot_product_attention",
+    "flash_attn_func",
+    "flash_attn_varlen_func",
+    "flash_attn_with_kvcache",
+    "MultiheadAttention",
+    "DilatedAttention",
+    "MultiheadDilatedAttention",
+]

@@ -1,0 +1,161 @@
+"""The functions of flash-attn with their public signatures, on CPU tensors.
+
+Causal masks and windows are aligned at the bottom right. The log-sum-exp of a row that sees no key is -infinity here.
+What a call cannot do is refused with the argument's name and value.
+"""
+from typing import Optional, Tuple, Union
+
+import torch
+from torch import Tensor
+
+import ringattn
+
+from . import rotary
+from .attention import call
+from .sdpa import draw_seed
+
+# A side of a window that reaches everywhere.
+_UNLIMITED = 2**40
+
+
+def _pattern(causal: bool, window_size: Tuple[int, int], *terms: str) -> str:
+    left, right = window_size
+    words = ["causal"] if causal else []
+    if left >= 0 or (right >= 0 and not causal):
+        sides = left if left >= 0 else _UNLIMITED, right if right >= 0 else _UNLIMITED
+        words.append(f"window:{sides[0]},{0 if causal else sides[1]}")
+    return "+".join(words + list(terms)) or "full"
+
+
+def _scores(softcap: float, alibi_slopes: Optional[Tensor]) -> Optional[str]:
+    if softcap < 0:
+        raise ringattn.ArgumentError(f"softcap is {softcap}: it must be 0 (none) or above")
+    words = [f"softcap:{softcap:.12f}".rstrip("0").rstrip(".")] if softcap else []
+    if alibi_slopes is not None:
+        words.append("alibi")
+    return "+".join(words) or None
+
+
+def _slopes(alibi_slopes: Optional[Tensor]) -> Optional[Tensor]:
+    if alibi_slopes is None:
+        return None
+    if alibi_slopes.dim() == 2 and alibi_slopes.shape[0] == 1:
+        alibi_slopes = alibi_slopes[0]
+    if alibi_slopes.dim() != 1:
+        raise ringattn.UnsupportedError(f"alibi_slopes has shape {tuple(alibi_slopes.shape)}: slopes of each batch "
+                                        "element are not supported; give one slope for each head")
+    return alibi_slopes.float()
+
+
+def _attend(q, k, v, pattern, dropout_p, softmax_scale, softcap, alibi_slopes, **arrays):
+    return call(q, k, v, pattern, _scores(softcap, alibi_slopes), softmax_scale, dropout=float(dropout_p),
+                seed=draw_seed(dropout_p), slopes=_slopes(alibi_slopes), **arrays)
+
+
+def flash_attn_func(q: Tensor, k: Tensor, v: Tensor, dropout_p: float = 0.0, softmax_scale: Optional[float] = None,
+                    causal: bool = False, window_size: Tuple[int, int] = (-1, -1), softcap: float = 0.0,
+                    alibi_slopes: Optional[Tensor] = None, deterministic: bool = False,
+                    return_attn_probs: bool = False):
+    """Attention of [batch, seq, heads, dim] tensors; results are the same in every run, with or without deterministic.
+
+    return_attn_probs returns (out, lse, None): the probabilities are never made.
+
+        >>> import torch, ringattn.torch
+        >>> q = torch.randn(1, 6, 4, 8)
+        >>> ringattn.torch.flash_attn_func(q, q, q, causal=True, window_size=(2, 0)).shape
+        torch.Size([1, 6, 4, 8])
+    """
+    out, lse = _attend(q, k, v, _pattern(causal, window_size), dropout_p, softmax_scale, softcap, alibi_slopes,
+                       return_lse=return_attn_probs)
+    return (out, lse, None) if return_attn_probs else out
+
+
+def flash_attn_varlen_func(q: Tensor, k: Tensor, v: Tensor, cu_seqlens_q: Tensor, cu_seqlens_k: Tensor,
+                           max_seqlen_q: int, max_seqlen_k: int, dropout_p: float = 0.0,
+                           softmax_scale: Optional[float] = None, causal: bool = False,
+                           window_size: Tuple[int, int] = (-1, -1), softcap: float = 0.0,
+                           alibi_slopes: Optional[Tensor] = None, deterministic: bool = False,
+                           return_attn_probs: bool = False, block_table: Optional[Tensor] = None):
+    """Attention of packed sequences [total, heads, dim]; cu_seqlens are where each sequence begins, and the end.
+
+        >>> import torch, ringattn.torch
+        >>> q, ends = torch.randn(7, 4, 8), torch.tensor([0, 3, 7], dtype=torch.int32)
+        >>> ringattn.torch.flash_attn_varlen_func(q, q, q, ends, ends, 4, 4, causal=True).shape
+        torch.Size([7, 4, 8])
+    """
+    _refuse_pages(block_table)
+    documents = torch.stack((cu_seqlens_q.diff(), cu_seqlens_k.diff()), 1).to(torch.int64)
+    out, lse = _attend(q[None], k[None], v[None], _pattern(causal, window_size, "documents"), dropout_p, softmax_scale,
+                       softcap, alibi_slopes, documents=documents, return_lse=return_attn_probs)
+    return (out[0], lse[0], None) if return_attn_probs else out[0]
+
+
+def _refuse_pages(block_table: Optional[Tensor]) -> None:
+    if block_table is not None:
+        raise ringattn.UnsupportedError(f"block_table has shape {tuple(block_table.shape)}: paged caches are not "
+                                        "supported; give caches [batch, seq, heads, dim] and block_table=None")
+
+
+def _append(cache: Tensor, new: Tensor, slots: Tensor, begins: Tensor) -> None:
+    """Write new [batch, n, heads, dim] into rows begins[b]... of cache[slots[b]]."""
+    rows = begins[:, None] + torch.arange(new.shape[1])
+    cache[slots[:, None], rows] = new.to(cache.dtype)
+
+
+def _turn(q, k, cos, sin, begins, interleaved, moving):
+    """Rotate queries and new keys: those at begins[b] + i, or all queries at begins[b] if they do not move."""
+    rows = begins[:, None] + torch.arange(k.shape[1])
+    k = rotary.rotate(k, cos[rows], sin[rows], interleaved)
+    rows = begins[:, None] + (torch.arange(q.shape[1]) if moving else torch.zeros(q.shape[1], dtype=torch.int64))
+    return rotary.rotate(q, cos[rows], sin[rows], interleaved), k
+
+
+def _of_batch(x: Union[int, Tensor, None], batch: int, default: int) -> Tensor:
+    """One number for each batch element."""
+    if isinstance(x, Tensor):
+        return x.to(torch.int64)
+    return torch.full((batch,), default if x is None else x, dtype=torch.int64)
+
+
+@torch.no_grad()
+def flash_attn_with_kvcache(q: Tensor, k_cache: Tensor, v_cache: Tensor, k: Optional[Tensor] = None,
+                            v: Optional[Tensor] = None, rotary_cos: Optional[Tensor] = None,
+                            rotary_sin: Optional[Tensor] = None, cache_seqlens: Union[int, Tensor, None] = None,
+                            cache_batch_idx: Optional[Tensor] = None, cache_leftpad: Optional[Tensor] = None,
+                            block_table: Optional[Tensor] = None, softmax_scale: Optional[float] = None,
+                            causal: bool = False, window_size: Tuple[int, int] = (-1, -1), softcap: float = 0.0,
+                            rotary_interleaved: bool = True, alibi_slopes: Optional[Tensor] = None,
+                            num_splits: int = 0, return_softmax_lse: bool = False):
+    """Attention of new queries [batch, n, heads, dim] over caches [slots, seq, kv_heads, dim].
+
+    New keys and values are written into the caches behind the cache_seqlens valid rows. Queries sit at the end of the
+    valid keys. The library chooses how keys are split, whatever num_splits says. There are no gradients, as in
+    flash-attn.
+    """
+    _refuse_pages(block_table)
+    if (k is None) != (v is None):
+        raise ringattn.ArgumentError(f"{'k' if k is None else 'v'} is None: k and v come together")
+    if rotary_cos is not None and k is None:
+        raise ringattn.ArgumentError("rotary_cos is given and k is None: rotary embeddings need new keys")
+    if k is not None and cache_seqlens is None:
+        raise ringattn.ArgumentError("k is given and cache_seqlens is None: say how many keys the cache has")
+    batch, rows = q.shape[:2]
+    ends = _of_batch(cache_seqlens, batch, k_cache.shape[1])
+    begins = _of_batch(cache_leftpad, batch, 0)
+    slots = torch.arange(batch) if cache_batch_idx is None else cache_batch_idx.to(torch.int64)
+    if k is not None:
+        if batch and int(ends.max()) + k.shape[1] > k_cache.shape[1]:
+            raise ringattn.ArgumentError(f"cache_seqlens reaches {int(ends.max())} and k has {k.shape[1]} new keys: "
+                                         f"k_cache has room for {k_cache.shape[1]}")
+        if rotary_cos is not None:
+            moving = causal or tuple(window_size) != (-1, -1)
+            q, k = _turn(q, k, rotary_cos, rotary_sin, ends - begins, rotary_interleaved, moving)
+        _append(k_cache, k, slots, ends)
+        _append(v_cache, v, slots, ends)
+        ends = ends + k.shape[1]
+    if cache_batch_idx is not None:
+        k_cache, v_cache = k_cache[slots], v_cache[slots]
+    lengths = torch.stack((begins, ends, ends - rows), 1)
+    out, lse = _attend(q, k_cache[:batch], v_cache[:batch], _pattern(causal, window_size, "lengths"), 0.0,
+                       softmax_scale, softcap, alibi_slopes, lengths=lengths, return_lse=return_softmax_lse)
+    return (out, lse) if return_softmax_lse else out
