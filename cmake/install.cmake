@@ -53,3 +53,16 @@ if(RINGATTN_HAVE_MPI)
       WORKING_DIRECTORY \$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_BINDIR})")
   endif()
 endif()
+
+# The multi-head layer is a package of its own, too: find_package(ringattn) knows no BLAS.
+if(RINGATTN_HAVE_BLAS)
+  set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/ringattn_multihead)
+  install(TARGETS ringattn_multihead EXPORT ringattn_multihead)
+  install(EXPORT ringattn_multihead NAMESPACE ringattn:: DESTINATION ${package_folder}
+    FILE ringattn_multiheadTargets.cmake)
+  write_basic_package_version_file(ringattn_multiheadConfigVersion.cmake COMPATIBILITY SameMajorVersion)
+  install(FILES cmake/ringattn_multiheadConfig.cmake ${PROJECT_BINARY_DIR}/ringattn_multiheadConfigVersion.cmake
+    DESTINATION ${package_folder})
+  configure_file(cmake/ringattn_multihead.pc.in ringattn_multihead.pc @ONLY)
+  install(FILES ${PROJECT_BINARY_DIR}/ringattn_multihead.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+endif()

@@ -280,17 +280,21 @@ ra_status ra_plan_visible(const ra_plan *p, int64_t head, int64_t query, int64_t
 /* ---- Running --------------------------------------------------------------------------------------------------- */
 
 /* *keys: those of this run, which may be fewer than planned. */
+/* What is checked of each input: that a run, or that an oracle can read it. */
+typedef ra_status tensor_check(const ra_tensor *tensor, const char *name, int64_t batch, int64_t seq, int64_t heads,
+                               int64_t dim);
+
 static ra_status check_inputs(const ra_plan *p, const ra_tensor *q, const ra_tensor *k, const ra_tensor *v,
-                              int64_t *keys)
+                              tensor_check *check, int64_t *keys)
 {
     if (!p)
         return ra_fail(RA_ERROR_ARGUMENT, "plan is NULL");
     *keys = k && k->seq >= 0 && k->seq < p->kv_len ? k->seq : p->kv_len;
-    ra_status status = ra_tensor_check(q, "query", p->batch, p->q_len, p->heads, p->head_dim);
+    ra_status status = check(q, "query", p->batch, p->q_len, p->heads, p->head_dim);
     if (!status)
-        status = ra_tensor_check(k, "key", p->batch, *keys, p->kv_heads, p->head_dim);
+        status = check(k, "key", p->batch, *keys, p->kv_heads, p->head_dim);
     if (!status)
-        status = ra_tensor_check(v, "value", p->batch, *keys, p->kv_heads, p->value_dim);
+        status = check(v, "value", p->batch, *keys, p->kv_heads, p->value_dim);
     return status;
 }
 
@@ -337,7 +341,7 @@ ra_status ra_forward(const ra_plan *p, const ra_tensor *q, const ra_tensor *k, c
 {
     int64_t keys = 0;
     ra_stats ours = RA_STATS_INIT;
-    ra_status status = check_inputs(p, q, k, v, &keys);
+    ra_status status = check_inputs(p, q, k, v, ra_tensor_check, &keys);
     if (!status && stats)
         status = ra_check_sized(stats, &ra_sized_stats);
     if (!status)
@@ -353,7 +357,7 @@ ra_status ra_reference_row(const ra_plan *p, const ra_tensor *q, const ra_tensor
                            int64_t head, int64_t query, double *output, double *lse)
 {
     int64_t keys = 0;
-    ra_status status = check_inputs(p, q, k, v, &keys);
+    ra_status status = check_inputs(p, q, k, v, ra_tensor_check_reference, &keys);
     if (status)
         return status;
     if (!output)

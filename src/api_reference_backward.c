@@ -6,21 +6,21 @@
 static ra_status check_inputs(const ra_plan *p, int64_t keys, const ra_tensor *q, const ra_tensor *k,
                               const ra_tensor *v)
 {
-    ra_status status = ra_tensor_check(q, "query", p->batch, p->q_len, p->heads, p->head_dim);
+    ra_status status = ra_tensor_check_reference(q, "query", p->batch, p->q_len, p->heads, p->head_dim);
     if (!status)
-        status = ra_tensor_check(k, "key", p->batch, keys, p->kv_heads, p->head_dim);
+        status = ra_tensor_check_reference(k, "key", p->batch, keys, p->kv_heads, p->head_dim);
     if (!status)
-        status = ra_tensor_check(v, "value", p->batch, keys, p->kv_heads, p->value_dim);
+        status = ra_tensor_check_reference(v, "value", p->batch, keys, p->kv_heads, p->value_dim);
     return status;
 }
 
 static ra_status check_gradients(const ra_plan *p, const ra_tensor *d_output, const ra_tensor *d_lse)
 {
-    ra_status status = ra_tensor_check(d_output, "d_output", p->batch, p->q_len, p->heads, p->value_dim);
+    ra_status status = ra_tensor_check_reference(d_output, "d_output", p->batch, p->q_len, p->heads, p->value_dim);
     if (!status && d_lse)
-        status = ra_tensor_check(d_lse, "d_lse", p->batch, p->q_len, p->heads, 1);
-    if (!status && d_lse && d_lse->dtype != RA_F32)
-        status = ra_fail(RA_ERROR_ARGUMENT, "d_lse: dtype %s: must be float32", ra_dtype_name(d_lse->dtype));
+        status = ra_tensor_check_reference(d_lse, "d_lse", p->batch, p->q_len, p->heads, 1);
+    if (!status && d_lse && d_lse->dtype != RA_F32 && d_lse->dtype != RA_F64)
+        status = ra_fail(RA_ERROR_ARGUMENT, "d_lse: dtype %s: must be float32 or float64", ra_dtype_name(d_lse->dtype));
     return status;
 }
 

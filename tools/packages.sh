@@ -1,6 +1,6 @@
 # Sourced by ./dev. Installs what a job needs, by Debian package name; costs nothing when everything is there.
 
-packages_build=(gcc libc6-dev cmake ninja-build pkg-config libjansson-dev libpng-dev)
+packages_build=(gcc libc6-dev cmake ninja-build pkg-config libjansson-dev libpng-dev libopenblas-dev)
 packages_test=(g++ clang libomp-dev libclang-rt-dev llvm libcmocka-dev libsimde-dev chromium)
 packages_charts=(gnuplot-nox)
 packages_bench=(libopenblas0-pthread valgrind)

@@ -113,8 +113,19 @@ RA_API const char *ra_last_message(void);
 
 /* ---- Tensors --------------------------------------------------------------------------------------------------- */
 
-/* Element types. Attention takes RA_F32, RA_F16 and RA_BF16; the others occur in files (ra_array). */
-typedef enum ra_dtype { RA_F32 = 0, RA_F16 = 1, RA_BF16 = 2, RA_I64 = 3, RA_U8 = 4, RA_BOOL = 5 } ra_dtype;
+/*
+ * Element types. Attention takes RA_F32, RA_F16 and RA_BF16. The oracles of tensors in memory take RA_F64 as well. The
+ * others occur in files (ra_array) and in arrays of patterns.
+ */
+typedef enum ra_dtype {
+    RA_F32 = 0,
+    RA_F16 = 1,
+    RA_BF16 = 2,
+    RA_I64 = 3,
+    RA_U8 = 4,
+    RA_BOOL = 5,
+    RA_F64 = 6 /* of ra_reference_row and ra_reference_backward alone */
+} ra_dtype;
 
 RA_API const char *ra_dtype_name(ra_dtype dtype);
 RA_API size_t ra_dtype_size(ra_dtype dtype);
@@ -479,7 +490,8 @@ RA_API ra_status ra_plan_visible(const ra_plan *plan, int64_t head, int64_t quer
 
 /*
  * The oracle: one output row in double precision, by the definition, with none of the code that makes ra_forward fast.
- * output[0..value_dim) and *lse are the caller's; lse may be NULL. As in ra_forward, k and v may have fewer keys.
+ * output[0..value_dim) and *lse are the caller's; lse may be NULL. As in ra_forward, k and v may have fewer keys. The
+ * tensors may be RA_F64.
  */
 RA_API ra_status ra_reference_row(const ra_plan *plan, const ra_tensor *q, const ra_tensor *k, const ra_tensor *v,
                                   int64_t batch, int64_t head, int64_t query, double *output, double *lse);
@@ -488,7 +500,8 @@ RA_API ra_status ra_reference_row(const ra_plan *plan, const ra_tensor *q, const
  * The oracle of ra_backward: whole gradients in double precision, by the definition, with none of the code that makes
  * ra_backward fast. It computes its own softmax, so it takes neither output nor lse. d_lse may be NULL. d_q [batch,
  * q_len, heads, head_dim], d_k [batch, seq, kv_heads, head_dim] and d_v [batch, seq, kv_heads, value_dim] are the
- * caller's, dense, and may be NULL. Gradients of the arrays of scores go where ra_backward puts them. It holds
+ * caller's, dense, and may be NULL. The tensors may be RA_F64, d_lse is RA_F32 or RA_F64. Gradients of the arrays of
+ * scores go where ra_backward puts them. It holds
  * O(kv_len) and those gradients, and takes time in proportion to all pairs.
  */
 RA_API ra_status ra_reference_backward(const ra_plan *plan, const ra_tensor *q, const ra_tensor *k, const ra_tensor *v,

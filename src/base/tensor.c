@@ -15,6 +15,7 @@ const char *ra_dtype_name(ra_dtype dtype)
     case RA_I64: return "int64";
     case RA_U8: return "uint8";
     case RA_BOOL: return "bool";
+    case RA_F64: return "float64";
     }
     return "unknown";
 }
@@ -28,6 +29,7 @@ size_t ra_dtype_size(ra_dtype dtype)
     case RA_I64: return 8;
     case RA_U8: return 1;
     case RA_BOOL: return 1;
+    case RA_F64: return 8;
     }
     return 0;
 }
@@ -66,6 +68,7 @@ double ra_tensor_get(const ra_tensor *t, int64_t batch, int64_t seq, int64_t hea
     case RA_I64: return (double)((const int64_t *)t->data)[at];
     case RA_BOOL:
     case RA_U8: return ((const uint8_t *)t->data)[at];
+    case RA_F64: return ((const double *)t->data)[at];
     }
     return 0;
 }
@@ -82,6 +85,7 @@ void ra_tensor_set(const ra_tensor *t, int64_t batch, int64_t seq, int64_t head,
     case RA_I64: ((int64_t *)t->data)[at] = (int64_t)value; break;
     case RA_BOOL:
     case RA_U8: ((uint8_t *)t->data)[at] = (uint8_t)value; break;
+    case RA_F64: ((double *)t->data)[at] = value; break;
     }
 }
 
@@ -96,13 +100,22 @@ static bool add_reach(int64_t extent, int64_t stride, int64_t size, int64_t *rea
 
 ra_status ra_tensor_check(const ra_tensor *t, const char *name, int64_t batch, int64_t seq, int64_t heads, int64_t dim)
 {
+    if (t && t->dtype != RA_F32 && t->dtype != RA_F16 && t->dtype != RA_BF16)
+        return ra_fail(RA_ERROR_ARGUMENT, "%s: dtype %d (%s): must be float32, float16 or bfloat16", name,
+                       (int)t->dtype, ra_dtype_name(t->dtype));
+    return ra_tensor_check_reference(t, name, batch, seq, heads, dim);
+}
+
+ra_status ra_tensor_check_reference(const ra_tensor *t, const char *name, int64_t batch, int64_t seq, int64_t heads,
+                                    int64_t dim)
+{
     if (!t)
         return ra_fail(RA_ERROR_ARGUMENT, "%s: the tensor is NULL", name);
     bool empty = t->batch == 0 || t->seq == 0 || t->heads == 0 || t->dim == 0;
     if (!t->data && !empty)
         return ra_fail(RA_ERROR_ARGUMENT, "%s: data is NULL", name);
-    if (t->dtype != RA_F32 && t->dtype != RA_F16 && t->dtype != RA_BF16)
-        return ra_fail(RA_ERROR_ARGUMENT, "%s: dtype %d (%s): must be float32, float16 or bfloat16", name,
+    if (t->dtype != RA_F32 && t->dtype != RA_F16 && t->dtype != RA_BF16 && t->dtype != RA_F64)
+        return ra_fail(RA_ERROR_ARGUMENT, "%s: dtype %d (%s): must be float32, float16, bfloat16 or float64", name,
                        (int)t->dtype, ra_dtype_name(t->dtype));
     if ((uintptr_t)t->data % ra_dtype_size(t->dtype) != 0)
         return ra_fail(RA_ERROR_ARGUMENT, "%s: data %p: must be a multiple of the %zu bytes of %s", name, t->data,

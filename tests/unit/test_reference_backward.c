@@ -446,13 +446,64 @@ static void refuses_what_does_not_fit(void **state)
     assert_non_null(strstr(ra_last_message(), "d_output: "));
     half.dtype = RA_F16;
     assert_int_equal(ra_reference_backward(plan, q, k, v, o, &half, d_q, NULL, NULL), RA_ERROR_ARGUMENT);
-    assert_string_equal(ra_last_message(), "d_lse: dtype float16: must be float32");
+    assert_string_equal(ra_last_message(), "d_lse: dtype float16: must be float32 or float64");
     fewer_k.seq = fewer_v.seq = 5; /* documents fix the length */
     assert_int_equal(ra_reference_backward(plan, q, &fewer_k, v, o, l, d_q, NULL, NULL), RA_ERROR_ARGUMENT);
     assert_int_equal(ra_reference_backward(plan, q, &fewer_k, &fewer_v, o, l, d_q, NULL, NULL), RA_ERROR_ARGUMENT);
     assert_int_equal(ra_reference_backward(plan, q, k, v, o, NULL, NULL, NULL, NULL), RA_OK);
     ra_plan_free(plan);
     problem_free(&p);
+}
+
+/* ---- Doubles ------------------------------------------------------------------------------------------------------
+ */
+
+enum { DOUBLES_SEQ = 5, DOUBLES_DIM = 3, DOUBLES = DOUBLES_SEQ * DOUBLES_DIM };
+
+static double loss_of_doubles(const ra_plan *plan, const ra_tensor t[INPUTS], const double *d_output)
+{
+    double loss = 0;
+    for (int64_t i = 0; i < DOUBLES_SEQ; i++) {
+        double row[DOUBLES_DIM];
+        assert_int_equal(ra_reference_row(plan, &t[QUERY], &t[KEY], &t[VALUE], 0, 0, i, row, NULL), RA_OK);
+        for (int d = 0; d < DOUBLES_DIM; d++)
+            loss += row[d] * d_output[i * DOUBLES_DIM + d];
+    }
+    return loss;
+}
+
+/* Differences this small vanish if an input is rounded to float32 on the way. */
+static void doubles_are_read_as_they_are(void **state)
+{
+    (void)state;
+    ra_problem problem = RA_PROBLEM_INIT;
+    problem.q_len = DOUBLES_SEQ, problem.heads = 1, problem.head_dim = DOUBLES_DIM, problem.pattern = "causal";
+    ra_plan *plan = NULL;
+    assert_int_equal(ra_plan_create(&problem, NULL, &plan), RA_OK);
+    double data[INPUTS + 1][DOUBLES], gradients[INPUTS][DOUBLES];
+    ra_tensor t[INPUTS + 1];
+    for (int i = 0; i <= INPUTS; i++) {
+        for (int j = 0; j < DOUBLES; j++)
+            data[i][j] = sin(1 + i + 1.7 * j);
+        t[i] = ra_tensor_dense(data[i], RA_F64, RA_BSHD, 1, DOUBLES_SEQ, 1, DOUBLES_DIM);
+    }
+    assert_int_equal(ra_reference_backward(plan, &t[QUERY], &t[KEY], &t[VALUE], &t[INPUTS], NULL, gradients[QUERY],
+                                           gradients[KEY], gradients[VALUE]),
+                     RA_OK);
+    const double step = 1e-6;
+    for (int i = 0; i < INPUTS; i++)
+        for (int j = 0; j < DOUBLES; j++) {
+            double kept = data[i][j];
+            data[i][j] = kept + step;
+            double above = loss_of_doubles(plan, t, data[INPUTS]);
+            data[i][j] = kept - step;
+            double below = loss_of_doubles(plan, t, data[INPUTS]);
+            data[i][j] = kept;
+            assert_true(fabs((above - below) / (2 * step) - gradients[i][j]) < 1e-8);
+        }
+    assert_int_equal(ra_forward(plan, &t[QUERY], &t[KEY], &t[VALUE], &t[INPUTS], NULL, NULL), RA_ERROR_ARGUMENT);
+    assert_string_equal(ra_last_message(), "query: dtype 6 (float64): must be float32, float16 or bfloat16");
+    ra_plan_free(plan);
 }
 
 int main(void)
@@ -467,6 +518,7 @@ int main(void)
         cmocka_unit_test(fewer_keys),
         cmocka_unit_test(no_keys_no_queries),
         cmocka_unit_test(refuses_what_does_not_fit),
+        cmocka_unit_test(doubles_are_read_as_they_are),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,7 +3,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
-folders='base|bench|cli|exec|io|kernel|oracle|plan|report|ring|score|transport'
+folders='base|bench|cli|exec|io|kernel|layer|oracle|plan|report|ring|score|transport'
 rules='
 src/base           base
 src/kernel         kernel|base
@@ -12,6 +12,7 @@ src/io             io|base
 src/score          score|base
 src/transport      transport|base
 src/transport/mpi  none
+src/layer          layer
 src/exec           exec|kernel|plan|score|base
 src/oracle         oracle|plan|score|io|base
 src/ring           ring|exec|kernel|transport|plan|score|io|base
