@@ -117,14 +117,16 @@ typedef struct ra_layer_stats {
     size_t size;
     double seconds_total;
     double seconds_attention; /* of these, in attention; on a rank with its waiting for others */
-    double flops;
+    double flops;             /* counted while it ran: as planned, or fewer where gradients were not wanted */
     int64_t planned_peak_bytes;
-    int64_t peak_bytes; /* counted while it ran: never more than planned */
+    int64_t peak_bytes;                 /* counted while it ran: never more than planned */
+    double seconds_wait;                /* of seconds_attention, waiting for other ranks */
+    int64_t bytes_sent, bytes_received; /* of this rank; 0 without ranks, of a simulation those of all */
 } ra_layer_stats;
 
 #define RA_LAYER_STATS_INIT                                                                                            \
     {                                                                                                                  \
-        sizeof(ra_layer_stats), 0, 0, 0, 0, 0                                                                          \
+        sizeof(ra_layer_stats), 0, 0, 0, 0, 0, 0, 0, 0                                                                 \
     }
 
 RA_API ra_status ra_layer_stats_init(ra_layer_stats *stats, size_t size);

@@ -6,15 +6,17 @@ static ra_tensor view(const ra_layer *layer, const float *data, int64_t heads, i
     return ra_tensor_dense(data, RA_F32, RA_BSHD, layer->o.batch, layer->rows, heads, dim);
 }
 
-/* The bytes that this process held: of a simulation, those of the rank that held most. */
-static int64_t bytes_of_ranks(const ra_layer *layer, const ra_rank_stats *stats)
+/* What this rank did, or all of a simulation: it holds what the largest of them does. `flops` are those of a pair. */
+static void tell_ranks(const ra_layer *layer, const ra_rank_stats *stats, double flops, ra_layer_attention *did)
 {
-    if (layer->rank >= 0)
-        return stats[layer->rank].peak_bytes;
-    int64_t most = 0;
-    for (int rank = 0; rank < layer->ranks; rank++)
-        most = stats[rank].peak_bytes > most ? stats[rank].peak_bytes : most;
-    return most;
+    for (int rank = 0; rank < layer->ranks; rank++) {
+        if (layer->rank >= 0 && layer->rank != rank)
+            continue;
+        did->bytes = stats[rank].peak_bytes > did->bytes ? stats[rank].peak_bytes : did->bytes;
+        did->flops += flops * stats[rank].pairs_visible;
+        did->wait += stats[rank].seconds_wait;
+        did->sent += stats[rank].bytes_sent, did->received += stats[rank].bytes_received;
+    }
 }
 
 static void set_up(const ra_layer *layer, ra_rank_stats *stats)
@@ -36,11 +38,11 @@ ra_status ra_layer_attend(const ra_layer *layer, ra_layer_qkv ready, int64_t key
     ra_status status;
     if (layer->plan) {
         status = ra_forward(layer->plan, &q, &k, &v, &out, lse ? &sums : NULL, &one);
-        did->bytes = one.peak_bytes;
+        did->bytes = one.peak_bytes, did->flops = one.flops;
     } else {
         set_up(layer, stats);
         status = ra_ring_forward(layer->ring_forward, layer->comm, &q, &k, &v, &out, lse ? &sums : NULL, stats);
-        did->bytes = bytes_of_ranks(layer, stats);
+        tell_ranks(layer, stats, 4.0 * (double)dim, did);
     }
     did->seconds = ra_layer_clock() - begin;
     return status;
@@ -60,12 +62,12 @@ ra_status ra_layer_attend_backward(const ra_layer *layer, ra_layer_qkv ready, co
     ra_status status;
     if (layer->plan) {
         status = ra_backward(layer->plan, &q, &k, &v, &o, &lse, &d_out, NULL, &d_q, &d_k, &d_v, &one);
-        did->bytes = one.peak_bytes;
+        did->bytes = one.peak_bytes, did->flops = one.flops;
     } else {
         set_up(layer, stats);
         status = ra_ring_backward(layer->ring_back, layer->comm, &q, &k, &v, &o, &lse, &d_out, NULL, &d_q, &d_k, &d_v,
                                   stats);
-        did->bytes = bytes_of_ranks(layer, stats);
+        tell_ranks(layer, stats, 10.0 * (double)dim, did);
     }
     did->seconds = ra_layer_clock() - begin;
     return status;

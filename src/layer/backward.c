@@ -28,26 +28,28 @@ void ra_layer_backward_take(const ra_layer *layer, ra_arena *arena, const ra_lay
 }
 
 /* d_weight [outputs, inputs] = d' in, over all tokens. */
-static void weight_gradient(const ra_layer *layer, int64_t outputs, int64_t inputs, const float *d, const float *in,
-                            float *d_weight)
+static double weight_gradient(const ra_layer *layer, int64_t outputs, int64_t inputs, const float *d, const float *in,
+                              float *d_weight)
 {
     enum { TALL = 128, WIDE = 256 };
     int64_t across = (inputs + WIDE - 1) / WIDE, tiles = (outputs + TALL - 1) / TALL * across;
+    double flops = 0;
     if (!d_weight)
-        return;
+        return 0;
     if (!layer->tokens) {
         memset(d_weight, 0, (size_t)(outputs * inputs) * sizeof(float));
-        return;
+        return 0;
     }
     ra_blas_single_begin();
-#pragma omp parallel for num_threads(layer->threads) schedule(dynamic)
+#pragma omp parallel for num_threads(layer->threads) schedule(dynamic) reduction(+ : flops)
     for (int64_t tile = 0; tile < tiles; tile++) {
         int64_t i = tile / across * TALL, j = tile % across * WIDE;
         int64_t m = outputs - i < TALL ? outputs - i : TALL, n = inputs - j < WIDE ? inputs - j : WIDE;
-        ra_blas_columns_by_columns(m, n, layer->tokens, d + i, outputs, in + j, inputs, d_weight + i * inputs + j,
-                                   inputs);
+        flops += ra_blas_columns_by_columns(m, n, layer->tokens, d + i, outputs, in + j, inputs,
+                                            d_weight + i * inputs + j, inputs);
     }
     ra_blas_single_end();
+    return flops;
 }
 
 static void add_columns(int64_t rows, int64_t width, const float *values, double *sums)
@@ -79,17 +81,18 @@ static double *clear_partials(const ra_layer_backward_parts *parts, int64_t bloc
 }
 
 /* d_y -> d_o, and the gradients of the output projection and its norm. */
-static void output_backward(const ra_layer *layer, const ra_layer_parameters *p, const ra_layer_kept *kept,
-                            const float *d_y, const ra_layer_backward_parts *parts, const ra_layer_gradients *g)
+static double output_backward(const ra_layer *layer, const ra_layer_parameters *p, const ra_layer_kept *kept,
+                              const float *d_y, const ra_layer_backward_parts *parts, const ra_layer_gradients *g)
 {
+    double flops = 0;
     int64_t embed = layer->o.embed, q = layer->q_width;
     double epsilon = layer->o.norm_epsilon;
     ra_blas_single_begin();
-#pragma omp parallel for num_threads(layer->threads) schedule(dynamic)
+#pragma omp parallel for num_threads(layer->threads) schedule(dynamic) reduction(+ : flops)
     for (int64_t block = 0; block < layer->blocks; block++) {
         int64_t first = ra_layer_block_first(block), end = ra_layer_block_end(layer, block);
         double *sums = clear_partials(parts, block);
-        ra_blas_rows_by_columns(end - first, q, embed, d_y + first * embed, p->w_o, 0, parts->d_o + first * q);
+        flops += ra_blas_rows_by_columns(end - first, q, embed, d_y + first * embed, p->w_o, 0, parts->d_o + first * q);
         add_columns(end - first, embed, d_y + first * embed, sums);
         for (int64_t t = first; layer->o.output_norm && t < end; t++) {
             const float *o = kept->o + t * q;
@@ -98,10 +101,11 @@ static void output_backward(const ra_layer *layer, const ra_layer_parameters *p,
         }
     }
     ra_blas_single_end();
-    weight_gradient(layer, embed, q, d_y, layer->o.output_norm ? parts->d.q : kept->o, g->w_o);
+    flops += weight_gradient(layer, embed, q, d_y, layer->o.output_norm ? parts->d.q : kept->o, g->w_o);
     add_blocks(layer, parts, 0, embed, g->b_o);
     add_blocks(layer, parts, embed, q, g->norm_o_weight);
     add_blocks(layer, parts, embed + q, q, g->norm_o_bias);
+    return flops;
 }
 
 /* The gradient by a row's heads goes back through rotation and norm. */
@@ -115,8 +119,8 @@ static void heads_backward(const ra_layer *layer, const float *turn, int64_t hea
         ra_rms_norm_backward(dim, layer->o.norm_epsilon, raw + h * dim, weight, d + h * dim, d_weight);
 }
 
-static void block_backward(const ra_layer *layer, const ra_layer_parameters *p, int64_t block,
-                           const ra_layer_backward_parts *parts, float *d_x)
+static double block_backward(const ra_layer *layer, const ra_layer_parameters *p, int64_t block,
+                             const ra_layer_backward_parts *parts, float *d_x)
 {
     float turn[RA_LAYER_MAX_DIM];
     int64_t embed = layer->o.embed, q = layer->q_width, kv = layer->kv_width, dim = layer->o.head_dim;
@@ -134,30 +138,33 @@ static void block_backward(const ra_layer *layer, const ra_layer_parameters *p, 
     add_columns(rows, kv, d_k, sums + q);
     add_columns(rows, kv, d_v, sums + q + kv);
     if (!d_x)
-        return;
-    ra_blas_rows_by_columns(rows, embed, q, d_q, p->w_q, 0, d_x + first * embed);
-    ra_blas_rows_by_columns(rows, embed, kv, d_k, p->w_k, 1, d_x + first * embed);
-    ra_blas_rows_by_columns(rows, embed, kv, d_v, p->w_v, 1, d_x + first * embed);
+        return 0;
+    float *out = d_x + first * embed;
+    double flops = ra_blas_rows_by_columns(rows, embed, q, d_q, p->w_q, 0, out);
+    flops += ra_blas_rows_by_columns(rows, embed, kv, d_k, p->w_k, 1, out);
+    return flops + ra_blas_rows_by_columns(rows, embed, kv, d_v, p->w_v, 1, out);
 }
 
 /* Gradients by queries, keys and values -> d_x, and the gradients of their projections and norms. */
-static void input_backward(const ra_layer *layer, const ra_layer_parameters *p, const float *x,
-                           const ra_layer_backward_parts *parts, float *d_x, const ra_layer_gradients *g)
+static double input_backward(const ra_layer *layer, const ra_layer_parameters *p, const float *x,
+                             const ra_layer_backward_parts *parts, float *d_x, const ra_layer_gradients *g)
 {
+    double flops = 0;
     int64_t embed = layer->o.embed, q = layer->q_width, kv = layer->kv_width, dim = layer->o.head_dim;
     ra_blas_single_begin();
-#pragma omp parallel for num_threads(layer->threads) schedule(dynamic)
+#pragma omp parallel for num_threads(layer->threads) schedule(dynamic) reduction(+ : flops)
     for (int64_t block = 0; block < layer->blocks; block++)
-        block_backward(layer, p, block, parts, d_x);
+        flops += block_backward(layer, p, block, parts, d_x);
     ra_blas_single_end();
-    weight_gradient(layer, q, embed, parts->d.q, x, g->w_q);
-    weight_gradient(layer, kv, embed, parts->d.k, x, g->w_k);
-    weight_gradient(layer, kv, embed, parts->d.v, x, g->w_v);
+    flops += weight_gradient(layer, q, embed, parts->d.q, x, g->w_q);
+    flops += weight_gradient(layer, kv, embed, parts->d.k, x, g->w_k);
+    flops += weight_gradient(layer, kv, embed, parts->d.v, x, g->w_v);
     add_blocks(layer, parts, 0, q, g->b_q);
     add_blocks(layer, parts, q, kv, g->b_k);
     add_blocks(layer, parts, q + kv, kv, g->b_v);
     add_blocks(layer, parts, q + 2 * kv, dim, g->norm_q);
     add_blocks(layer, parts, q + 2 * kv + dim, dim, g->norm_k);
+    return flops;
 }
 
 static ra_status check_call(const ra_layer *layer, const float *x, const float *d_y, const void *saved)
@@ -178,17 +185,18 @@ static ra_status check_call(const ra_layer *layer, const float *x, const float *
 
 static ra_status run(const ra_layer *layer, const ra_layer_parameters *p, const float *x, const float *d_y, float *d_x,
                      const ra_layer_gradients *g, const ra_layer_kept *kept, const ra_layer_backward_parts *parts,
-                     ra_layer_attention *did)
+                     ra_layer_attention *did, double *flops)
 {
+    *flops = 0;
     if (layer->o.recompute)
-        ra_layer_project(layer, p, x, 0, parts->raw, parts->ready);
+        *flops = ra_layer_project(layer, p, x, 0, parts->raw, parts->ready);
     else if (layer->o.query_key_norm)
         ra_layer_make_ready(layer, p, parts->raw, parts->ready);
     ra_layer_qkv ready = {parts->ready.q, parts->ready.k, parts->raw.v};
-    output_backward(layer, p, kept, d_y, parts, g);
+    *flops += output_backward(layer, p, kept, d_y, parts, g);
     ra_status status = ra_layer_attend_backward(layer, ready, kept, parts->d_o, parts->d, parts->stats, did);
     if (!status)
-        input_backward(layer, p, x, parts, d_x, g);
+        *flops += input_backward(layer, p, x, parts, d_x, g);
     return status;
 }
 
@@ -201,7 +209,7 @@ ra_status ra_layer_backward(const ra_layer *layer, const ra_layer_parameters *pa
     ra_layer_gradients g = RA_LAYER_GRADIENTS_INIT;
     ra_layer_kept kept;
     ra_layer_backward_parts parts;
-    ra_layer_attention did = {0, 0};
+    ra_layer_attention did = {0};
     ra_arena arena;
     ra_status status = check_call(layer, x, d_y, saved);
     if (!status)
@@ -216,13 +224,8 @@ ra_status ra_layer_backward(const ra_layer *layer, const ra_layer_parameters *pa
         return status;
     ra_layer_kept_parts(layer, (void *)saved, &kept);
     ra_layer_backward_take(layer, &arena, &kept, &parts);
-    status = run(layer, &p, x, d_y, d_x, &g, &kept, &parts, &did);
-    ra_layer_stats all = {sizeof all,
-                          ra_layer_clock() - begin,
-                          did.seconds,
-                          layer->info.backward_flops,
-                          layer->info.backward_bytes,
-                          arena.used + did.bytes};
+    double flops;
+    status = run(layer, &p, x, d_y, d_x, &g, &kept, &parts, &did, &flops);
     ra_arena_close(&arena);
-    return status || !stats ? status : ra_layer_copy_out(stats, &all, &ra_layer_sized_stats);
+    return status ? status : ra_layer_tell(stats, begin, flops, layer->info.backward_bytes, arena.used, &did);
 }

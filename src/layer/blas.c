@@ -4,6 +4,7 @@
  */
 #include "layer/blas.h"
 
+#include <omp.h>
 #include <pthread.h>
 #include <ringattn/multihead.h>
 #include <stdio.h>
@@ -35,14 +36,17 @@ static int64_t threads_of_blas(void)
     return MKL_Get_Max_Threads && MKL_Set_Num_Threads ? MKL_Get_Max_Threads() : 1;
 }
 
+/* An OpenBLAS over OpenMP sets the calling thread's own number of threads, too, which is the program's. */
 static void set_threads_of_blas(int64_t threads)
 {
+    int of_program = omp_get_max_threads();
     if (openblas_get_num_threads && openblas_set_num_threads)
         openblas_set_num_threads((int)threads);
     else if (bli_thread_get_num_threads && bli_thread_set_num_threads)
         bli_thread_set_num_threads(threads);
     else if (MKL_Get_Max_Threads && MKL_Set_Num_Threads)
         MKL_Set_Num_Threads((int)threads);
+    omp_set_num_threads(of_program);
 }
 
 void ra_blas_single_begin(void)
@@ -64,21 +68,29 @@ void ra_blas_single_end(void)
     pthread_mutex_unlock(&lock);
 }
 
-void ra_blas_rows_by_rows(int64_t m, int64_t n, int64_t k, const float *a, const float *b, float keep, float *c)
+static double flops(int64_t m, int64_t n, int64_t k)
+{
+    return 2.0 * (double)m * (double)n * (double)k;
+}
+
+double ra_blas_rows_by_rows(int64_t m, int64_t n, int64_t k, const float *a, const float *b, float keep, float *c)
 {
     cblas_sgemm(ROW_MAJOR, AS_IS, TRANSPOSED, (int)m, (int)n, (int)k, 1, a, (int)k, b, (int)k, keep, c, (int)n);
+    return flops(m, n, k);
 }
 
-void ra_blas_rows_by_columns(int64_t m, int64_t n, int64_t k, const float *a, const float *b, float keep, float *c)
+double ra_blas_rows_by_columns(int64_t m, int64_t n, int64_t k, const float *a, const float *b, float keep, float *c)
 {
     cblas_sgemm(ROW_MAJOR, AS_IS, AS_IS, (int)m, (int)n, (int)k, 1, a, (int)k, b, (int)n, keep, c, (int)n);
+    return flops(m, n, k);
 }
 
-void ra_blas_columns_by_columns(int64_t m, int64_t n, int64_t k, const float *a, int64_t a_stride, const float *b,
-                                int64_t b_stride, float *c, int64_t c_stride)
+double ra_blas_columns_by_columns(int64_t m, int64_t n, int64_t k, const float *a, int64_t a_stride, const float *b,
+                                  int64_t b_stride, float *c, int64_t c_stride)
 {
     cblas_sgemm(ROW_MAJOR, TRANSPOSED, AS_IS, (int)m, (int)n, (int)k, 1, a, (int)a_stride, b, (int)b_stride, 0, c,
                 (int)c_stride);
+    return flops(m, n, k);
 }
 
 const char *ra_layer_blas(void)

@@ -12,14 +12,15 @@
 void ra_blas_single_begin(void);
 void ra_blas_single_end(void);
 
-/* c [m, n] = a [m, k] b' + keep * c with b [n, k]: rows of a times rows of b. All are dense. */
-void ra_blas_rows_by_rows(int64_t m, int64_t n, int64_t k, const float *a, const float *b, float keep, float *c);
+/* c [m, n] = a [m, k] b' + keep * c with b [n, k]: rows of a times rows of b. All are dense. Each of the products
+ * returns its flops. */
+double ra_blas_rows_by_rows(int64_t m, int64_t n, int64_t k, const float *a, const float *b, float keep, float *c);
 
 /* c [m, n] = a [m, k] b + keep * c with b [k, n]. All are dense. */
-void ra_blas_rows_by_columns(int64_t m, int64_t n, int64_t k, const float *a, const float *b, float keep, float *c);
+double ra_blas_rows_by_columns(int64_t m, int64_t n, int64_t k, const float *a, const float *b, float keep, float *c);
 
 /* c [m, n] = a' b with a [k, m] and b [k, n], the rows of all three as far apart as said. */
-void ra_blas_columns_by_columns(int64_t m, int64_t n, int64_t k, const float *a, int64_t a_stride, const float *b,
-                                int64_t b_stride, float *c, int64_t c_stride);
+double ra_blas_columns_by_columns(int64_t m, int64_t n, int64_t k, const float *a, int64_t a_stride, const float *b,
+                                  int64_t b_stride, float *c, int64_t c_stride);
 
 #endif

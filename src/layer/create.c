@@ -5,13 +5,14 @@
 #include <math.h>
 #include <ringattn/transport.h>
 #include <stdlib.h>
+#include <string.h>
 
 static ra_status check_shape(ra_layer_options *o)
 {
     if (o->batch < 0 || o->rows < 0 || o->embed < 1 || o->embed > INT_MAX || o->heads < 1)
         return ra_transport_fail(RA_ERROR_ARGUMENT,
                                  "batch %lld, rows %lld, embed %lld, heads %lld: the first two must be >= 0, the "
-                                 "others >= 1",
+                                 "others >= 1, and embed below 2^31",
                                  (long long)o->batch, (long long)o->rows, (long long)o->embed, (long long)o->heads);
     if (o->kv_heads == RA_SAME)
         o->kv_heads = o->heads;
@@ -35,9 +36,29 @@ static ra_status check_shape(ra_layer_options *o)
     return RA_OK;
 }
 
+/* A flag that is neither 0 nor 1 is most often a struct that was not set up, or a value in the wrong field. */
+static ra_status check_flags(const ra_layer_options *o)
+{
+    const struct {
+        const char *name;
+        int value;
+    } all[] = {{"input_bias", o->input_bias},
+               {"output_bias", o->output_bias},
+               {"rotary_interleaved", o->rotary_interleaved},
+               {"query_key_norm", o->query_key_norm},
+               {"output_norm", o->output_norm},
+               {"recompute", o->recompute}};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (all[i].value != 0 && all[i].value != 1)
+            return ra_transport_fail(RA_ERROR_ARGUMENT, "%s %d: must be 0 or 1", all[i].name, all[i].value);
+    return RA_OK;
+}
+
 static ra_status check_options(ra_layer_options *o)
 {
     ra_status status = check_shape(o);
+    if (!status)
+        status = check_flags(o);
     if (status)
         return status;
     if (!(o->rotary_base >= 0) || isinf(o->rotary_base) || !(o->rotary_scale > 0) || isinf(o->rotary_scale))
@@ -141,6 +162,7 @@ static ra_status plan_pass(ra_layer *layer, const ra_ring_options *ring, int bac
     ra_options options = RA_OPTIONS_INIT;
     describe_problem(layer, &problem, &options);
     ra_ring_options pass = *ring;
+    pass.rank = layer->rank < 0 ? RA_ALL_RANKS : layer->rank;
     pass.backward = backward, pass.gradients = 7, pass.lse = 1, pass.d_lse = 0;
     pass.q_dtype = pass.k_dtype = pass.v_dtype = pass.o_dtype = RA_F32;
     pass.d_output_dtype = pass.d_q_dtype = pass.d_k_dtype = pass.d_v_dtype = RA_F32;
@@ -234,18 +256,37 @@ ra_status ra_layer_create(const ra_layer_options *options, ra_layer **layer)
     return make(options, NULL, NULL, layer);
 }
 
+/* Ring options of this version's size, from those of a caller with this version's header or an older one. */
+static ra_status copy_ring(const ra_ring_options *theirs, ra_ring_options *ours)
+{
+    ra_status status = ra_ring_options_init(ours, sizeof *ours);
+    if (status)
+        return status;
+    if (theirs->size > sizeof *ours)
+        return ra_transport_fail(RA_ERROR_ARGUMENT, "ra_ring_options: size %zu: set the struct up with %s",
+                                 theirs->size, "RA_RING_OPTIONS_INIT");
+    status = ra_ring_options_init(ours, theirs->size); /* which refuses a size that no version has had */
+    if (status)
+        return status;
+    status = ra_ring_options_init(ours, sizeof *ours);
+    memcpy((char *)ours + sizeof ours->size, (const char *)theirs + sizeof theirs->size,
+           theirs->size - sizeof theirs->size);
+    return status;
+}
+
 ra_status ra_layer_create_on_rank(const ra_layer_options *options, const ra_ring_options *ring, ra_comm *comm,
                                   ra_layer **layer)
 {
     if (!ring || !comm)
         return ra_transport_fail(RA_ERROR_ARGUMENT, "a layer on a rank needs ring options and a communicator: NULL");
-    if (ring->size != sizeof(ra_ring_options))
-        return ra_transport_fail(RA_ERROR_ARGUMENT, "ra_ring_options: size %zu: set the struct up with %s", ring->size,
-                                 "RA_RING_OPTIONS_INIT");
-    if (ring->ranks != ra_comm_ranks(comm))
-        return ra_transport_fail(RA_ERROR_ARGUMENT, "ring options have %d ranks, the communicator %d", ring->ranks,
+    ra_ring_options ours;
+    ra_status status = copy_ring(ring, &ours);
+    if (status)
+        return status;
+    if (ours.ranks != ra_comm_ranks(comm))
+        return ra_transport_fail(RA_ERROR_ARGUMENT, "ring options have %d ranks, the communicator %d", ours.ranks,
                                  ra_comm_ranks(comm));
-    return make(options, ring, comm, layer);
+    return make(options, &ours, comm, layer);
 }
 
 void ra_layer_free(ra_layer *layer)

@@ -35,7 +35,7 @@ ra_status ra_layer_decode(const ra_layer *layer, const ra_layer_parameters *para
     double begin = ra_layer_clock();
     ra_layer_parameters p;
     ra_layer_forward_parts parts;
-    ra_layer_attention did = {0, 0};
+    ra_layer_attention did = {0};
     ra_arena arena;
     ra_status status = check_call(layer, x, y, cache);
     if (!status)
@@ -47,22 +47,16 @@ ra_status ra_layer_decode(const ra_layer *layer, const ra_layer_parameters *para
     if (status)
         return status;
     ra_layer_forward_take(layer, &arena, NULL, &parts);
-    ra_layer_project(layer, &p, x, cache->length, parts.raw, parts.ready);
+    double flops = ra_layer_project(layer, &p, x, cache->length, parts.raw, parts.ready);
     append(layer, parts.ready.k, cache, cache->k);
     append(layer, parts.ready.v, cache, cache->v);
     ra_layer_qkv ready = {parts.ready.q, cache->k, cache->v};
     status =
         ra_layer_attend(layer, ready, cache->length + layer->rows, cache->capacity, parts.o, NULL, parts.stats, &did);
     if (!status) {
-        ra_layer_project_output(layer, &p, parts.o, parts.normed, y);
+        flops += ra_layer_project_output(layer, &p, parts.o, parts.normed, y);
         cache->length += layer->rows;
     }
-    ra_layer_stats all = {sizeof all,
-                          ra_layer_clock() - begin,
-                          did.seconds,
-                          layer->info.forward_flops,
-                          layer->info.forward_bytes,
-                          arena.used + did.bytes};
     ra_arena_close(&arena);
-    return status || !stats ? status : ra_layer_copy_out(stats, &all, &ra_layer_sized_stats);
+    return status ? status : ra_layer_tell(stats, begin, flops, layer->info.forward_bytes, arena.used, &did);
 }

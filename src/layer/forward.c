@@ -68,7 +68,7 @@ ra_status ra_layer_forward(const ra_layer *layer, const ra_layer_parameters *par
     ra_layer_parameters p;
     ra_layer_kept kept;
     ra_layer_forward_parts parts;
-    ra_layer_attention did = {0, 0};
+    ra_layer_attention did = {0};
     ra_arena arena;
     ra_status status = check_call(layer, parameters, x, y, stats, &p);
     if (status)
@@ -79,12 +79,10 @@ ra_status ra_layer_forward(const ra_layer *layer, const ra_layer_parameters *par
         return status;
     ra_layer_kept_parts(layer, saved, &kept);
     ra_layer_forward_take(layer, &arena, saved ? &kept : NULL, &parts);
-    ra_layer_project(layer, &p, x, 0, parts.raw, parts.ready);
+    double flops = ra_layer_project(layer, &p, x, 0, parts.raw, parts.ready);
     status = ra_layer_attend(layer, parts.ready, layer->rows, layer->rows, parts.o, parts.lse, parts.stats, &did);
     if (!status)
-        ra_layer_project_output(layer, &p, parts.o, parts.normed, y);
-    ra_layer_stats all = {sizeof all, ra_layer_clock() - begin, did.seconds, layer->info.forward_flops,
-                          planned,    arena.used + did.bytes};
+        flops += ra_layer_project_output(layer, &p, parts.o, parts.normed, y);
     ra_arena_close(&arena);
-    return status || !stats ? status : ra_layer_copy_out(stats, &all, &ra_layer_sized_stats);
+    return status ? status : ra_layer_tell(stats, begin, flops, planned, arena.used, &did);
 }

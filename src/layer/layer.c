@@ -23,6 +23,18 @@ int64_t ra_layer_row(const ra_layer *layer, int64_t row)
     return layer && row >= 0 && row < layer->rows ? layer->positions[row] : -1;
 }
 
+ra_status ra_layer_tell(ra_layer_stats *stats, double begin, double flops, int64_t planned, int64_t bytes,
+                        const ra_layer_attention *did)
+{
+    ra_layer_stats all = RA_LAYER_STATS_INIT;
+    all.seconds_total = ra_layer_clock() - begin;
+    all.seconds_attention = did->seconds, all.seconds_wait = did->wait;
+    all.flops = flops + did->flops;
+    all.planned_peak_bytes = planned, all.peak_bytes = bytes + did->bytes;
+    all.bytes_sent = did->sent, all.bytes_received = did->received;
+    return stats ? ra_layer_copy_out(stats, &all, &ra_layer_sized_stats) : RA_OK;
+}
+
 ra_status ra_layer_check_parameters(const ra_layer *layer, const ra_layer_parameters *theirs, ra_layer_parameters *ours)
 {
     *ours = (ra_layer_parameters)RA_LAYER_PARAMETERS_INIT;

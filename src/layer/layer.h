@@ -80,16 +80,16 @@ static inline int64_t ra_layer_block_end(const ra_layer *layer, int64_t block)
 
 /* ---- project.c: from x to queries, keys and values, and what is between projection and attention --------------- */
 
-/* x -> raw -> ready, block by block. Positions are `shift` more than those of the layer. */
-void ra_layer_project(const ra_layer *layer, const ra_layer_parameters *p, const float *x, int64_t shift,
-                      ra_layer_qkv raw, ra_layer_qkv ready);
+/* x -> raw -> ready, block by block. Positions are `shift` more than those of the layer. Returns flops of products. */
+double ra_layer_project(const ra_layer *layer, const ra_layer_parameters *p, const float *x, int64_t shift,
+                        ra_layer_qkv raw, ra_layer_qkv ready);
 
 /* raw -> ready alone. */
 void ra_layer_make_ready(const ra_layer *layer, const ra_layer_parameters *p, ra_layer_qkv raw, ra_layer_qkv ready);
 
-/* o -> y: norm, projection and bias. `normed` as in ra_layer_forward_parts. */
-void ra_layer_project_output(const ra_layer *layer, const ra_layer_parameters *p, const float *o, float *normed,
-                             float *y);
+/* o -> y: norm, projection and bias. `normed` as in ra_layer_forward_parts. Returns flops of products. */
+double ra_layer_project_output(const ra_layer *layer, const ra_layer_parameters *p, const float *o, float *normed,
+                               float *y);
 
 /* ---- rotary.c -------------------------------------------------------------------------------------------------- */
 
@@ -116,8 +116,8 @@ void ra_layer_norm_backward(int64_t width, double epsilon, const float *x, const
 
 /* What attention did; bytes by the library's own accountant. */
 typedef struct ra_layer_attention {
-    double seconds;
-    int64_t bytes;
+    double seconds, wait, flops;
+    int64_t bytes, sent, received;
 } ra_layer_attention;
 
 /* `keys` of them, rows of a batch element `stride` keys apart: all of this layer's own, or those of a cache. */
@@ -134,6 +134,10 @@ ra_status ra_layer_check_parameters(const ra_layer *layer, const ra_layer_parame
 
 /* Seconds from some point on. */
 double ra_layer_clock(void);
+
+/* What a call did that began at `begin`, if `stats` is not NULL: products and what else it held, and attention. */
+ra_status ra_layer_tell(ra_layer_stats *stats, double begin, double flops, int64_t planned, int64_t bytes,
+                        const ra_layer_attention *did);
 
 /* ---- sized.c: structs that grow -------------------------------------------------------------------------------- */
 

@@ -17,11 +17,12 @@ static void add_bias(int64_t rows, int64_t width, const float *bias, float *out)
             out[r * width + i] += bias[i];
 }
 
-static void project_block(const float *x, int64_t rows, int64_t embed, int64_t width, const float *weight,
-                          const float *bias, float *out)
+static double project_block(const float *x, int64_t rows, int64_t embed, int64_t width, const float *weight,
+                            const float *bias, float *out)
 {
-    ra_blas_rows_by_rows(rows, width, embed, x, weight, 0, out);
+    double flops = ra_blas_rows_by_rows(rows, width, embed, x, weight, 0, out);
     add_bias(rows, width, bias, out);
+    return flops;
 }
 
 /* Norm and rotation of a row's heads. */
@@ -53,21 +54,23 @@ static void finish_block(const ra_layer *layer, const ra_layer_parameters *p, in
     }
 }
 
-void ra_layer_project(const ra_layer *layer, const ra_layer_parameters *p, const float *x, int64_t shift,
-                      ra_layer_qkv raw, ra_layer_qkv ready)
+double ra_layer_project(const ra_layer *layer, const ra_layer_parameters *p, const float *x, int64_t shift,
+                        ra_layer_qkv raw, ra_layer_qkv ready)
 {
+    double flops = 0;
     int64_t embed = layer->o.embed, q = layer->q_width, kv = layer->kv_width;
     ra_blas_single_begin();
-#pragma omp parallel for num_threads(layer->threads) schedule(dynamic)
+#pragma omp parallel for num_threads(layer->threads) schedule(dynamic) reduction(+ : flops)
     for (int64_t block = 0; block < layer->blocks; block++) {
         int64_t first = ra_layer_block_first(block), rows = ra_layer_block_end(layer, block) - first;
         const float *in = x + first * embed;
-        project_block(in, rows, embed, q, p->w_q, p->b_q, raw.q + first * q);
-        project_block(in, rows, embed, kv, p->w_k, p->b_k, raw.k + first * kv);
-        project_block(in, rows, embed, kv, p->w_v, p->b_v, raw.v + first * kv);
+        flops += project_block(in, rows, embed, q, p->w_q, p->b_q, raw.q + first * q);
+        flops += project_block(in, rows, embed, kv, p->w_k, p->b_k, raw.k + first * kv);
+        flops += project_block(in, rows, embed, kv, p->w_v, p->b_v, raw.v + first * kv);
         finish_block(layer, p, shift, block, raw, ready);
     }
     ra_blas_single_end();
+    return flops;
 }
 
 void ra_layer_make_ready(const ra_layer *layer, const ra_layer_parameters *p, ra_layer_qkv raw, ra_layer_qkv ready)
@@ -90,18 +93,20 @@ static const float *output_rows(const ra_layer *layer, const ra_layer_parameters
     return normed;
 }
 
-void ra_layer_project_output(const ra_layer *layer, const ra_layer_parameters *p, const float *o, float *normed,
-                             float *y)
+double ra_layer_project_output(const ra_layer *layer, const ra_layer_parameters *p, const float *o, float *normed,
+                               float *y)
 {
+    double flops = 0;
     int64_t embed = layer->o.embed, width = layer->q_width;
     ra_blas_single_begin();
-#pragma omp parallel for num_threads(layer->threads) schedule(dynamic)
+#pragma omp parallel for num_threads(layer->threads) schedule(dynamic) reduction(+ : flops)
     for (int64_t block = 0; block < layer->blocks; block++) {
         int64_t first = ra_layer_block_first(block), rows = ra_layer_block_end(layer, block) - first;
         float *mine = normed ? normed + omp_get_thread_num() * RA_LAYER_BLOCK * width : NULL;
         const float *in = output_rows(layer, p, o + first * width, rows, mine);
-        ra_blas_rows_by_rows(rows, embed, width, in, p->w_o, 0, y + first * embed);
+        flops += ra_blas_rows_by_rows(rows, embed, width, in, p->w_o, 0, y + first * embed);
         add_bias(rows, embed, p->b_o, y + first * embed);
     }
     ra_blas_single_end();
+    return flops;
 }

@@ -76,8 +76,10 @@ static void run(model *m, ra_layer *layer)
     void *saved = malloc((size_t)info.saved_bytes + 1);
     ok(ra_layer_forward(layer, &m->p, m->f[ORACLE_X], m->y, saved, &stats));
     assert_true(stats.peak_bytes <= stats.planned_peak_bytes && stats.planned_peak_bytes == info.training_bytes);
+    assert_true(stats.flops == info.forward_flops);
     ok(ra_layer_backward(layer, &m->p, m->f[ORACLE_X], m->d_y, m->g[ORACLE_X], &m->d, saved, &stats));
     assert_true(stats.peak_bytes <= stats.planned_peak_bytes && stats.planned_peak_bytes == info.backward_bytes);
+    assert_true(stats.flops == info.backward_flops);
     free(saved);
 }
 
@@ -230,10 +232,10 @@ static void *run_rank(void *argument)
         }
     void *saved = malloc((size_t)info.saved_bytes);
     ra_status status = ra_layer_forward(r->layer, &m->p, m->f[ORACLE_X], m->y, saved, &stats);
-    int fits = stats.peak_bytes <= stats.planned_peak_bytes;
+    int fits = stats.peak_bytes <= stats.planned_peak_bytes && stats.flops == info.forward_flops;
     if (!status)
         status = ra_layer_backward(r->layer, &m->p, m->f[ORACLE_X], m->d_y, m->g[ORACLE_X], &m->d, saved, &stats);
-    fits = fits && stats.peak_bytes <= stats.planned_peak_bytes;
+    fits = fits && stats.peak_bytes <= stats.planned_peak_bytes && stats.flops == info.backward_flops;
     free(saved);
     if (!status && fits)
         r->mine = m;
