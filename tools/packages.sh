@@ -5,6 +5,7 @@ packages_test=(g++ clang libomp-dev libclang-rt-dev llvm libcmocka-dev libsimde-
 packages_charts=(gnuplot-nox)
 packages_bench=(libopenblas0-pthread valgrind)
 packages_mpi=(libopenmpi-dev openmpi-bin libmpich-dev mpich)
+packages_python=(python3 python3-venv)
 packages_lint=(clang-format clang-tidy shellcheck binutils)
 
 installed() {

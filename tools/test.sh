@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# tools/test.sh [--slow] [STAGE...]: runs the stages (default: all) and counts; the last line is "N passed, N failed".
+# tools/test.sh [--slow] [--without STAGE] [STAGE...]: runs the stages (default: all) and counts; the last line is "N passed, N failed".
 # A stage that breaks is counted as failed, and the next one runs all the same.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
 source tools/builds.sh
+source tools/python.sh
 
 passed=0 failed=0 skipped_labels=(-LE '^slow$') seconds_most=600
 log=$(mktemp)
@@ -44,6 +45,36 @@ suite() {
 
 stage_gcc() {
     suite gcc "${skipped_labels[@]}"
+}
+
+# python_suite NAME PYTEST ARGUMENTS: the environment build/NAME and its tests, each counted as one.
+python_suite() {
+    local name=$1 summary='' good='' bad='' broken=''
+    shift
+    printf '\n== tests: %s\n' "$name"
+    announce_environment "$name"
+    step "install" "${name}_environment" || return
+    OMP_WAIT_POLICY=passive timeout $((2 * seconds_most)) "build/$name/bin/python" -m pytest "$@" 2>&1 | tee "$log"
+    summary=$(grep -E '^[^a-z]*[0-9]+ (passed|failed|skipped|error).* in [0-9.]+s' "$log" | tail -n 1)
+    good=$(sed -nE 's/.*\b([0-9]+) passed.*/\1/p' <<<"$summary")
+    bad=$(sed -nE 's/.*\b([0-9]+) failed.*/\1/p' <<<"$summary")
+    broken=$(sed -nE 's/.*\b([0-9]+) errors?.*/\1/p' <<<"$summary")
+    if [[ -n $good$bad$broken ]]; then
+        passed=$((passed + ${good:-0})) failed=$((failed + ${bad:-0} + ${broken:-0}))
+    else
+        failed=$((failed + 1)) # pytest did not get as far as counting
+    fi
+}
+
+# Tests of the optional parts have the names of what they need; all others need NumPy alone.
+mapfile -t optional_tests < <(find tests/python -name 'test_*.py' | grep -E '/test_(torch|transformers|mpi|jax)_' | sort)
+
+stage_python() {
+    python_suite python tests/python "${optional_tests[@]/#/--ignore=}"
+}
+
+stage_torch() {
+    python_suite torch "${optional_tests[@]}" tests/python/test_documentation.py
 }
 
 # What another compiler says nothing new about: pictures, pages, and benchmarks, which run what others test.
@@ -106,20 +137,35 @@ stage_lint() {
     done
 }
 
-if [[ ${1:-} == --slow ]]; then
+all=(gcc clang python torch sanitize fuzz lint) stages=() left_out=()
+
+check_stage() {
+    declare -F "stage_$1" >/dev/null && return
+    echo "test: no stage \"$1\": expected one of ${all[*]}" >&2
+    exit 2
+}
+
+while (($#)); do
+    case $1 in
+    --slow)
+        export RINGATTN_SLOW=1
+        skipped_labels=() seconds_most=3600
+        ;;
+    --without)
+        check_stage "${2:-}"
+        left_out+=("$2")
+        shift
+        ;;
+    *)
+        check_stage "$1"
+        stages+=("$1")
+        ;;
+    esac
     shift
-    export RINGATTN_SLOW=1
-    skipped_labels=() seconds_most=3600
-fi
-(($#)) || set -- gcc clang sanitize fuzz lint
-for stage; do
-    if ! declare -F "stage_$stage" >/dev/null; then
-        echo "test: no stage \"$stage\": expected gcc, clang, sanitize, fuzz or lint" >&2
-        exit 2
-    fi
 done
-for stage; do
-    "stage_$stage"
+((${#stages[@]})) || stages=("${all[@]}")
+for stage in "${stages[@]}"; do
+    [[ " ${left_out[*]} " == *" $stage "* ]] || "stage_$stage"
 done
 printf '\n%d passed, %d failed\n' "$passed" "$failed"
 ((failed == 0))

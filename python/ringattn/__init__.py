@@ -20,6 +20,7 @@ from ._errors import (
     PeerError,
     UnsupportedError,
 )
+from ._library import get_include
 from ._library import version as _version
 
 __version__ = _version()
@@ -38,4 +39,5 @@ __all__ = [
     "UnsupportedError",
     "attention",
     "attention_backward",
+    "get_include",
 ]

@@ -200,3 +200,13 @@ def check(status: int) -> None:
 def version() -> str:
     """The version of the library that is running."""
     return lib.ra_version().decode()
+
+
+def get_include() -> str:
+    """The folder of the C headers that the package carries: for `cc -I`. The library is in ../lib beside it.
+
+    >>> import os, ringattn
+    >>> os.path.exists(os.path.join(ringattn.get_include(), "ringattn", "ringattn.h"))
+    True
+    """
+    return str(folder / "include")
