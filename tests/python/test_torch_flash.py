@@ -122,6 +122,24 @@ def test_kvcache_rotary(interleaved):
         assert close(out, expected[:, rows])
 
 
+def test_packed_tensors():
+    """One tensor for queries, keys and values, or for keys and values; gradients reach it."""
+    qkv = torch.randn(2, 9, 3, 4, 8, requires_grad=True)
+    ends = torch.tensor([0, 4, 9], dtype=torch.int32)
+    options = dict(causal=True, window_size=(3, 0), softcap=2.0)
+    expected = rt.flash_attn_func(*qkv.unbind(2), **options)
+    for out in (rt.flash_attn_qkvpacked_func(qkv, **options),
+                rt.flash_attn_kvpacked_func(qkv[:, :, 0], qkv[:, :, 1:], **options)):
+        assert torch.equal(out, expected)
+        assert torch.equal(gradients(out, (qkv,))[0], gradients(expected, (qkv,))[0])
+    expected = rt.flash_attn_varlen_func(*qkv[0].unbind(1), ends, ends, 5, 5, **options)
+    assert torch.equal(rt.flash_attn_varlen_qkvpacked_func(qkv[0], ends, 5, **options), expected)
+    assert torch.equal(rt.flash_attn_varlen_kvpacked_func(qkv[0, :, 0], qkv[0, :, 1:], ends, ends, 5, 5, **options),
+                       expected)
+    with pytest.raises(ringattn.ArgumentError, match=r"qkv has shape \(2, 9, 4, 8\): dimension 2 must be 3"):
+        rt.flash_attn_qkvpacked_func(qkv[:, :, 0])
+
+
 def test_refusals():
     q = torch.zeros(2, 3, 2, 8)
     table = torch.zeros(2, 1, dtype=torch.int32)

@@ -13,13 +13,23 @@ the signatures of PyTorch and flash-attn. The layers have the parameter names of
 from .attention import attention
 from .flash import flash_attn_func, flash_attn_varlen_func, flash_attn_with_kvcache
 from .layers import DilatedAttention, MultiheadAttention, MultiheadDilatedAttention
+from .packed import (
+    flash_attn_kvpacked_func,
+    flash_attn_qkvpacked_func,
+    flash_attn_varlen_kvpacked_func,
+    flash_attn_varlen_qkvpacked_func,
+)
 from .sdpa import scaled_dot_product_attention
 
 __all__ = [
     "attention",
     "scaled_dot_product_attention",
     "flash_attn_func",
+    "flash_attn_kvpacked_func",
+    "flash_attn_qkvpacked_func",
     "flash_attn_varlen_func",
+    "flash_attn_varlen_kvpacked_func",
+    "flash_attn_varlen_qkvpacked_func",
     "flash_attn_with_kvcache",
     "MultiheadAttention",
     "DilatedAttention",
