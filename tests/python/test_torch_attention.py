@@ -112,6 +112,17 @@ def test_empty_rows():
     assert q.grad[:, :2].eq(0).all() and k.grad.isfinite().all()
 
 
+@pytest.mark.parametrize("batch, rows, keys", [(0, 3, 4), (2, 0, 4), (2, 3, 0), (2, 0, 0)])
+def test_sizes_of_zero(batch, rows, keys):
+    q, k, v = tensors((batch, rows, 2, 8), (batch, keys, 2, 8), (batch, keys, 2, 5))
+    out, lse = rt.attention(q, k, v, return_lse=True)
+    assert out.shape == (batch, rows, 2, 5) and out.eq(0).all()
+    assert lse.shape == (batch, 2, rows) and lse.eq(-math.inf).all()
+    out.sum().backward()
+    for x in (q, k, v):
+        assert x.grad.shape == x.shape and x.grad.eq(0).all()
+
+
 def test_compile_without_a_break():
     q, k, v = tensors((2, 6, 4, 8), (2, 9, 2, 8), (2, 9, 2, 8))
     bias, = tensors((1, 1, 1, 9), seed=4)

@@ -152,5 +152,9 @@ def test_refusals():
         rt.flash_attn_func(q, q, q, softcap=-1.0)
     with pytest.raises(ringattn.ArgumentError, match="k_cache has room for 3"):
         rt.flash_attn_with_kvcache(q, q.clone(), q.clone(), q, q, cache_seqlens=1)
+    with pytest.raises(ringattn.UnsupportedError, match="v_cache is on device 'meta'"):
+        rt.flash_attn_with_kvcache(q, q, q.to("meta"))
+    with pytest.raises(ringattn.UnsupportedError, match="v is on device 'meta'"):
+        rt.flash_attn_func(q, q, q.to("meta"))
     with pytest.raises(ringattn.ArgumentError, match="v is None"):
         rt.flash_attn_with_kvcache(q, q, q, q, cache_seqlens=0)

@@ -102,8 +102,9 @@ def dilated_by_hand(q, k, v, segments, rates, causal, torchscale):
 
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("mode", ["paper", "torchscale"])
-def test_dilated(causal, mode):
-    q, k, v = (torch.randn(1, 32, 4, 8, requires_grad=True) for _ in range(3))
+@pytest.mark.parametrize("heads", [4, 6])
+def test_dilated(causal, mode, heads):
+    q, k, v = (torch.randn(1, 32, heads, 8, requires_grad=True) for _ in range(3))
     out = rt.DilatedAttention([8, 16, 32], [1, 2, 4], mode, causal)(q, k, v)
     expected = dilated_by_hand(q, k, v, [8, 16, 32], [1, 2, 4], causal, mode == "torchscale")
     assert torch.allclose(out, expected, atol=1e-5)

@@ -7,6 +7,7 @@ torch = pytest.importorskip("torch")
 
 import ringattn
 import ringattn.torch as rt
+from ringattn.torch import double
 
 theirs = torch.nn.functional.scaled_dot_product_attention
 TOLERANCE = {torch.float32: 2e-5, torch.float16: 4e-3, torch.bfloat16: 3e-2}
@@ -88,6 +89,20 @@ def test_dropout_follows_the_generator():
     assert abs(rt.scaled_dot_product_attention(q, k[:, :, :1].expand(1, 2, 400, 8), ones, dropout_p=0.5).mean() - 1) < 0.1
 
 
+def test_dropout_has_the_gradient_of_its_draws():
+    if not double.available():
+        pytest.skip("the C library has no float64")
+
+    def step(*inputs):
+        torch.manual_seed(3)
+        return rt.scaled_dot_product_attention(*inputs, dropout_p=0.4, is_causal=True)
+
+    q, k, v = (torch.randn(1, 2, 4, 3, dtype=torch.float64, requires_grad=True) for _ in range(3))
+    assert torch.autograd.gradcheck(step, (q, k, v))
+    ours = step(*(x.float() for x in (q, k, v)))
+    assert torch.allclose(ours.double(), step(q, k, v), atol=1e-5)
+
+
 def test_compile():
     q, k, v = (torch.randn(2, 3, 5, 8, requires_grad=True) for _ in range(3))
     mask = torch.randn(5, 5)
@@ -115,5 +130,7 @@ def test_refusals():
         rt.scaled_dot_product_attention(q, q, q, dropout_p=1.0)
     with pytest.raises(ringattn.ArgumentError, match=r"attn_mask has shape \(1, 3, 5, 5\)"):
         rt.scaled_dot_product_attention(q, q, q, torch.ones(1, 3, 5, 5).bool())
-    with pytest.raises(ringattn.UnsupportedError, match="meta"):
-        rt.scaled_dot_product_attention(*(q.to("meta"),) * 3)
+    with pytest.raises(ringattn.UnsupportedError, match="key is on device 'meta'"):
+        rt.scaled_dot_product_attention(q, q.to("meta"), q)
+    with pytest.raises(ringattn.UnsupportedError, match="attn_mask is on device 'meta'"):
+        rt.scaled_dot_product_attention(q, q, q, torch.ones(5, 5, device="meta"))

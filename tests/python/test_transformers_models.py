@@ -198,6 +198,16 @@ def test_half_precision_and_autocast():
         assert (ours.bfloat16()(input_ids=ids).logits - expected).abs().max() < 0.05
 
 
+def test_compile():
+    """One graph, with a mask that is a tensor."""
+    eager, ours = tiny_models.decoders("Gemma2")
+    valid = padded("left")
+    options = dict(input_ids=tokens(), attention_mask=valid, use_cache=False)
+    with torch.no_grad():
+        found = torch.compile(ours, fullgraph=True, backend="aot_eager")(**options).logits
+        assert close(found, eager(**options).logits, valid)
+
+
 def test_gradient_checkpointing():
     eager, ours = tiny_models.decoders("Gemma2")
     ours.gradient_checkpointing_enable()

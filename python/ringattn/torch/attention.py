@@ -138,7 +138,8 @@ def _differentiate(ctx, d_out, d_lse):
 _forward.register_autograd(_differentiate, setup_context=_setup_context)
 
 
-def _check_devices(tensors) -> None:
+def check_devices(tensors) -> None:
+    """Refuse tensors that are not on the CPU: pairs of a name and a tensor or None."""
     for name, x in tensors:
         if x is not None and x.device.type != "cpu":
             raise ringattn.UnsupportedError(
@@ -157,11 +158,11 @@ def call(q, k, v, pattern="full", scores=None, scale=None, layout="bshd", query_
          lengths=None, documents=None, return_lse=True):
     """Output and log-sum-exp, by the operator or directly. Without return_lse the log-sum-exp may be None."""
     if not (q.is_cpu and k.is_cpu and v.is_cpu):
-        _check_devices((("q", q), ("k", k), ("v", v)))
+        check_devices((("q", q), ("k", k), ("v", v)))
     arrays = (mask, bias, slopes, table, sinks, lengths, documents)
     graph = q.requires_grad or k.requires_grad or v.requires_grad
     if arrays != (None,) * 7:
-        _check_devices(zip(("mask", "bias", "slopes", "table", "sinks", "lengths", "documents"), arrays))
+        check_devices(zip(("mask", "bias", "slopes", "table", "sinks", "lengths", "documents"), arrays))
         graph = graph or any(x is not None and x.requires_grad for x in arrays)
     if (graph and torch.is_grad_enabled()) or q.dtype == torch.float64 or not _plain(q, k, v):
         return _forward(q, k, v, pattern, scores, scale, layout, query_position, key_position, threads, kernel, dropout,

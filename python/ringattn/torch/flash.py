@@ -11,7 +11,7 @@ from torch import Tensor
 import ringattn
 
 from . import rotary
-from .attention import call
+from .attention import call, check_devices
 from .sdpa import draw_seed
 
 # A side of a window that reaches everywhere.
@@ -84,6 +84,7 @@ def flash_attn_varlen_func(q: Tensor, k: Tensor, v: Tensor, cu_seqlens_q: Tensor
         torch.Size([7, 4, 8])
     """
     _refuse_pages(block_table)
+    check_devices((("cu_seqlens_q", cu_seqlens_q), ("cu_seqlens_k", cu_seqlens_k)))
     documents = torch.stack((cu_seqlens_q.diff(), cu_seqlens_k.diff()), 1).to(torch.int64)
     out, lse = _attend(q[None], k[None], v[None], _pattern(causal, window_size, "documents"), dropout_p, softmax_scale,
                        softcap, alibi_slopes, documents=documents, return_lse=return_attn_probs)
@@ -133,6 +134,7 @@ def flash_attn_with_kvcache(q: Tensor, k_cache: Tensor, v_cache: Tensor, k: Opti
     flash-attn.
     """
     _refuse_pages(block_table)
+    check_devices((("q", q), ("k_cache", k_cache), ("v_cache", v_cache), ("k", k), ("v", v)))
     if (k is None) != (v is None):
         raise ringattn.ArgumentError(f"{'k' if k is None else 'v'} is None: k and v come together")
     if rotary_cos is not None and k is None:

@@ -7,7 +7,7 @@ from torch import Tensor
 
 import ringattn
 
-from .attention import call
+from .attention import call, check_devices
 
 _SEEDS = 2**62
 
@@ -70,6 +70,8 @@ def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor, attn
     if torch.is_autocast_enabled("cpu") and query.dtype != torch.float64:
         dtype = torch.get_autocast_dtype("cpu")
         query, key, value = query.to(dtype), key.to(dtype), value.to(dtype)
+    if not (query.is_cpu and key.is_cpu and value.is_cpu and (attn_mask is None or attn_mask.is_cpu)):
+        check_devices((("query", query), ("key", key), ("value", value), ("attn_mask", attn_mask)))
     seed = draw_seed(dropout_p)
     dims = query.dim()
     if dims < 2 or key.dim() < 2 or value.dim() < 2:
