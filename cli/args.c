@@ -1,6 +1,7 @@
-/* Parses the options of a verb and prints its --help, both from one table. See args.h. */
+/* Parses the options of a verb. See args.h. */
 #include "args.h"
 
+#include "help.h"
 #include "report.h"
 
 #include <getopt.h>
@@ -8,56 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* ---- The help text ----------------------------------------------------------------------------------------------- */
-
-static const arg_option HELP = {.name = "help", .kind = ARG_FLAG, .help = "print this text"};
-
-static int left_width(const arg_option *option)
-{
-    return (int)strlen(option->name) + (option->letter ? 4 : 0) +
-           (option->metavar ? 1 + (int)strlen(option->metavar) : 0);
-}
-
-static void print_option(const arg_option *option, int width)
-{
-    if (!option->help)
-        return;
-    printf("  ");
-    if (option->letter)
-        printf("-%c, ", option->letter);
-    printf("--%s%s%s%*s  ", option->name, option->metavar ? " " : "", option->metavar ? option->metavar : "",
-           width - left_width(option), "");
-    for (const char *c = option->help; *c; c++) {
-        putchar(*c);
-        if (*c == '\n')
-            printf("%*s", width + 6, "");
-    }
-    putchar('\n');
-}
-
-static void print_help(const arg_command *command)
-{
-    int width = left_width(&HELP);
-    bool optional = false;
-    printf("usage: ringattn %s", command->verb);
-    for (int i = 0; i < command->option_count; i++) {
-        const arg_option *option = &command->options[i];
-        width = left_width(option) > width ? left_width(option) : width;
-        optional |= !option->required;
-        if (option->required)
-            printf(" --%s %s", option->name, option->metavar);
-    }
-    if (command->operands)
-        printf(" %s", command->operands);
-    printf("%s\n\n%s\n\n", optional ? " [options]" : "", command->summary);
-    for (int i = 0; i < command->option_count; i++)
-        print_option(&command->options[i], width);
-    print_option(&HELP, width);
-    if (command->notes)
-        printf("\n%s\n", command->notes);
-    printf("\nexample: %s\n", command->example);
-}
 
 /* ---- Values ------------------------------------------------------------------------------------------------------ */
 
@@ -121,15 +72,13 @@ static bool read_choice(const char *text, const char *const *choices, int *index
     return false;
 }
 
-/* The names of tensors' dtypes, long and short. */
-static const char *const DTYPES[] = {"float32", "float16", "bfloat16", "f32", "f16", "bf16", NULL};
 enum { DTYPE_COUNT = 3 };
 
 static bool read_dtype(const char *text, int *dtype)
 {
     static const ra_dtype IDS[DTYPE_COUNT] = {RA_F32, RA_F16, RA_BF16};
     int index;
-    bool found = read_choice(text, DTYPES, &index);
+    bool found = read_choice(text, ARG_DTYPES, &index);
     if (found)
         *dtype = (int)IDS[index % DTYPE_COUNT];
     return found;
@@ -178,7 +127,7 @@ static int read_value(const arg_option *option, const char *text)
     case ARG_CHOICE:
         return read_choice(text, option->choices, option->target) ? ARGS_RUN
                                                                   : report_choice(option, option->choices, text);
-    case ARG_DTYPE: return read_dtype(text, option->target) ? ARGS_RUN : report_choice(option, DTYPES, text);
+    case ARG_DTYPE: return read_dtype(text, option->target) ? ARGS_RUN : report_choice(option, ARG_DTYPES, text);
     case ARG_SHAPE:
         return read_shape(text, option->target)
                    ? ARGS_RUN
@@ -218,7 +167,7 @@ static void list_options(const arg_command *command, struct option *longs, char 
         if (option->letter && value)
             *letters++ = ':';
     }
-    *longs++ = (struct option){HELP.name, no_argument, NULL, FIRST_OPTION + command->option_count};
+    *longs++ = (struct option){HELP_OPTION.name, no_argument, NULL, FIRST_OPTION + command->option_count};
     *longs = (struct option){0};
     *letters = 0;
 }
@@ -243,11 +192,12 @@ int args_parse(const arg_command *command, int argc, char **argv)
     list_options(command, longs, letters);
 
     opterr = 0;
+    optind = 0; /* begin anew: help about several commands parses several times */
     for (int got; (got = next_option(command, argc, argv, letters, longs)) != -1;) {
         if (got < FIRST_OPTION)
             return report_unknown(command, got, argv);
         if (got == FIRST_OPTION + count) {
-            print_help(command);
+            help_print(command);
             return EXIT_OK;
         }
         const arg_option *option = &command->options[got - FIRST_OPTION];

@@ -1,5 +1,5 @@
 /*
- * The options of a verb as one table, which makes both the parsing and the --help text.
+ * The options of a verb as one table, which makes the parsing and the help text (help.h).
  *
  *     int64_t length = 0;
  *     const arg_option options[] = {
@@ -15,47 +15,7 @@
 #ifndef CLI_ARGS_H
 #define CLI_ARGS_H
 
-#include <ringattn/ringattn.h>
-#include <stdbool.h>
-
-/* What is written as a value, and the type behind `target`. */
-typedef enum arg_kind {
-    ARG_FLAG,    /* no value: bool */
-    ARG_TEXT,    /* anything: const char *, which points into argv */
-    ARG_INTEGER, /* digits, with K, M or G for 1024s: int64_t, min..max */
-    ARG_BYTES,   /* the same, and the letter may be followed by iB: int64_t, min..max */
-    ARG_REAL,    /* a finite number: double */
-    ARG_CHOICE,  /* one of `choices`: int, its index */
-    ARG_DTYPE,   /* float32, float16 or bfloat16, or f32, f16 or bf16: int, an ra_dtype */
-    ARG_SHAPE    /* integers separated by commas: arg_shape */
-} arg_kind;
-
-typedef struct arg_shape {
-    int dims;
-    int64_t extents[RA_ARRAY_MAX_DIMS];
-} arg_shape;
-
-typedef struct arg_option {
-    const char *name; /* without the dashes */
-    char letter;      /* a short name, "-o"; 0: none */
-    arg_kind kind;
-    const char *metavar; /* what the value is called in the help text */
-    const char *help;    /* '\n' starts a new line; NULL: not in the help text, for options that are always refused */
-    bool required;
-    void *target;
-    int64_t min, max;           /* ARG_INTEGER */
-    const char *const *choices; /* ARG_CHOICE: ends with NULL */
-} arg_option;
-
-typedef struct arg_command {
-    const char *verb;
-    const char *summary;
-    const arg_option *options;
-    int option_count;  /* at most ARGS_MAX_OPTIONS */
-    const char *notes; /* more paragraphs for the help text, or NULL */
-    const char *example;
-    const char *operands; /* what is given without an option, at least one, as the help text has it; NULL: nothing is */
-} arg_command;
+#include "arg_table.h"
 
 enum { ARGS_MAX_OPTIONS = 40, ARGS_RUN = -1 };
 

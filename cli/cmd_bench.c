@@ -2,6 +2,7 @@
 #include "bench/bench.h"
 #include "commands.h"
 #include "gen_input.h"
+#include "help.h"
 #include "interrupt.h"
 #include "job.h"
 #include "report.h"
@@ -147,28 +148,6 @@ static const bench_suite SUITES[] = {
      .example = "valgrind --tool=cachegrind ringattn bench tiles-run --only hilbert --length 512"},
 };
 enum { SUITE_COUNT = sizeof SUITES / sizeof *SUITES };
-
-static int print_suites(void)
-{
-    printf("usage: ringattn bench SUITE [options]\n\nMeasurements of this machine and this library, in one run.\n\n");
-    for (int i = 0; i < SUITE_COUNT; i++) {
-        const bench_suite *s = &SUITES[i];
-        if (s->hidden)
-            continue;
-        printf("  %-9s", s->name);
-        for (const char *c = s->summary; *c; c++) {
-            putchar(*c);
-            if (*c == '\n')
-                printf("%11s", "");
-        }
-        putchar('\n');
-    }
-    printf("  --compare OLD.jsonl NEW.jsonl [--threshold PERCENT]\n"
-           "           what got faster or slower beyond the noise between two files of results; exit code 1 when\n"
-           "           something is slower by more than the threshold (default 5)\n"
-           "  --help   print this text; with a suite, its options\n\nexample: ringattn bench kernel --quick\n");
-    return EXIT_OK;
-}
 
 static void set_rounds(bench_options *bench, const bench_suite *suite)
 {
@@ -325,6 +304,41 @@ static int compare_files(int argc, char **argv)
     if (threshold < 0)
         return report(EXIT_USAGE, "--threshold %g: must be 0 or more", threshold);
     return report_compare(argv[optind], argv[optind + 1], threshold, stdout);
+}
+
+/* A man page has the options of all suites; other forms of help about bench name the suites. */
+static int print_suites(void)
+{
+    arg_topic topics[SUITE_COUNT];
+    int count = 0;
+    for (int i = 0; i < SUITE_COUNT; i++)
+        if (!SUITES[i].hidden)
+            topics[count++] = (arg_topic){SUITES[i].name, SUITES[i].summary};
+    const arg_option options[] = {
+        {.name = "compare",
+         .kind = ARG_TEXT,
+         .metavar = "OLD NEW",
+         .help = "in place of a suite: what got faster or slower beyond the noise between two files of\n"
+                 "results; exit code 1 when something is slower by more than the threshold"},
+        {.name = "threshold", .kind = ARG_REAL, .metavar = "PERCENT", .help = "of --compare (default 5)"},
+    };
+    const arg_command command = {.verb = "bench",
+                                 .summary = "Measurements of this machine and this library, in one run.",
+                                 .options = options,
+                                 .option_count = sizeof options / sizeof *options,
+                                 .topics = topics,
+                                 .topic_count = count,
+                                 .operands = "SUITE",
+                                 .notes = "ringattn bench SUITE --help: the options of a suite.",
+                                 .example = "ringattn bench kernel --quick"};
+    help_print(&command);
+    for (int i = 0; i < SUITE_COUNT && help_current_form() == HELP_MAN; i++) {
+        char name[] = "bench", help[] = "--help";
+        bench_options unused = {0};
+        if (!SUITES[i].hidden)
+            parse(&SUITES[i], 2, (char *[]){name, help, NULL}, &unused);
+    }
+    return EXIT_OK;
 }
 
 static const bench_suite *find(const char *name)

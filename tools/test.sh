@@ -86,7 +86,7 @@ stage_clang() {
 
 # Tests of code that starts no threads and shares nothing, or of nothing that others do not test, too: the thread
 # sanitizer has nothing to say of them.
-one_thread='^(replay_.*|test_kernel_.*|cli_(advise|compare_files|presets|report|show|usage|verify).*'
+one_thread='^(replay_.*|test_kernel_.*|cli_(advise|compare_files|manual|presets|report|show|usage|verify).*'
 one_thread+='|test_(accuracy|blocks|checked|compare|count|curve'
 one_thread+='|definition|findings|fit|generator|groups|half|harness|lattice|many_rows|marks|npy|partition|pattern|plan|refusals'
 one_thread+='|results'

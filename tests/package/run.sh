@@ -23,6 +23,10 @@ archive=$(find "$prefix" -name libringattn.a)
 echo "the command"
 [[ $("$prefix/bin/ringattn" --version) == *"$version"* ]] || fail "ringattn --version does not say $version"
 
+for file in man/man1/ringattn.1 man/man1/ringattn-verify.1 bash-completion/completions/ringattn zsh/*/_ringattn; do
+    compgen -G "$prefix/share/$file" >/dev/null || fail "share/$file is missing"
+done
+
 echo "SONAME and exported symbols"
 readelf -d "$shared" | grep -q 'SONAME.*\[libringattn\.so\.'"${version%%.*}"'\]' || fail "wrong SONAME"
 if nm --dynamic --defined-only --format=posix "$shared" | grep -v '^ra_'; then

@@ -4,8 +4,8 @@ ringattn_add_test(test_distance SOURCES test_distance.c ${cli}/compare.c LINK te
 target_include_directories(test_distance PRIVATE ${PROJECT_SOURCE_DIR})
 
 ringattn_add_test(test_verify
-  SOURCES test_verify.c ${cli}/args.c ${cli}/cmd_verify.c ${cli}/compare.c ${cli}/interrupt.c ${cli}/report.c
-          ${cli}/verify_data.c
+  SOURCES test_verify.c ${cli}/arg_table.c ${cli}/args.c ${cli}/cmd_verify.c ${cli}/compare.c ${cli}/help.c
+          ${cli}/help_man.c ${cli}/help_words.c ${cli}/interrupt.c ${cli}/report.c ${cli}/verify_data.c
   LINK test_support)
 target_include_directories(test_verify PRIVATE ${PROJECT_SOURCE_DIR})
 target_link_options(test_verify PRIVATE -Wl,--wrap=ra_forward -Wl,--wrap=ra_backward)
