@@ -54,6 +54,15 @@ int bench_sparse(const bench_options *options);
 /* ringattn bench scores: what the terms of scores cost, beside a plain run. */
 int bench_scores(const bench_options *options);
 
+/* ringattn bench layer: the multi-head layer of a published table. Starts itself under mpirun where it can. */
+int bench_layer(const bench_options *options);
+
+/* ringattn bench layer-rank: that, as one of the processes that an mpirun has started. */
+int bench_layer_rank(const bench_options *options);
+
+/* The BLAS of the layer, by its own words; NULL: this build has no layer. */
+const char *bench_layer_blas(void);
+
 /* ringattn bench extreme: up to a billion tokens in a budget. */
 int bench_extreme(const bench_options *options);
 

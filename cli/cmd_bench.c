@@ -117,6 +117,27 @@ static const bench_suite SUITES[] = {
      .quick = "three rounds",
      .length_help = "length of the sequence (default 8192)",
      .example = "ringattn bench tiles --quick"},
+    {.name = "layer",
+     .run = bench_layer,
+     .rounds = 7,
+     .quick_rounds = 2,
+     .samples = true,
+     .lengths = true,
+     .summary = "A multi-head layer with its projections, in one process and over MPI ranks, beside published times.",
+     .quick = "4096 tokens alone, two rounds",
+     .length_help = "lengths (default 4096,8192,16384,32768)",
+     .example = "ringattn bench layer --output results.jsonl"},
+    {.name = "layer-rank",
+     .run = bench_layer_rank,
+     .rounds = 7,
+     .quick_rounds = 2,
+     .samples = true,
+     .lengths = true,
+     .hidden = true,
+     .summary = "One process of ringattn bench layer: started by it, under mpirun.",
+     .quick = "4096 tokens alone, two rounds",
+     .length_help = "lengths (default 4096,8192,16384,32768)",
+     .example = "mpirun --bind-to none -n 2 ringattn bench layer-rank --threads 2"},
     {.name = "extreme",
      .run = bench_extreme,
      .lengths = true,
@@ -360,7 +381,7 @@ int cmd_bench(int argc, char **argv)
     if (!suite)
         return report(EXIT_USAGE,
                       "expected one of the suites compare, kernel, backward, memory, ring, sparse, scores, tiles, "
-                      "extreme and all, or "
+                      "layer, extreme and all, or "
                       "--compare, found %s",
                       argc < 2 ? "nothing" : argv[1]);
     interrupt_waits();

@@ -1,5 +1,6 @@
 /* ringattn info: what this build is and what machine it runs on. */
 #include "args.h"
+#include "bench/bench.h"
 #include "bytes_text.h"
 #include "commands.h"
 #include "job.h"
@@ -54,6 +55,7 @@ int cmd_info(int argc, char **argv)
     printf("%-18s%s\n", "compiler", info.compiler);
     printf("%-18s%s\n", "OpenMP", *info.openmp ? info.openmp : "no");
     printf("%-18s%s\n", "MPI", job_mpi_name() ? job_mpi_name() : "no");
+    printf("%-18s%s\n", "BLAS", bench_layer_blas() ? bench_layer_blas() : "no");
     printf("%-18slibpng %s\n", "PNG", png_get_libpng_ver(NULL));
     printf("%-18sjansson %s\n", "JSON", jansson_version_str());
     return EXIT_OK;

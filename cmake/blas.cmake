@@ -1,5 +1,5 @@
 # A CBLAS for the multi-head layer: RINGATTN_BLAS = openblas (default), blis, mkl, any (CMake's FindBLAS), or OFF. Sets
-# RINGATTN_HAVE_BLAS and makes the target ringattn_blas; without a CBLAS the layer is left out, and a line says so.
+# RINGATTN_HAVE_BLAS and RINGATTN_BLAS_SONAME, by which the command loads it, and makes the target ringattn_blas; without a CBLAS the layer is left out, and a line says so.
 set(RINGATTN_BLAS openblas CACHE STRING "BLAS of the multi-head layer: openblas, blis, mkl, any or OFF")
 set(RINGATTN_HAVE_BLAS OFF)
 add_library(ringattn_blas INTERFACE)
@@ -33,6 +33,13 @@ if(RINGATTN_BLAS)
     if(RINGATTN_BLAS_IS_C)
       target_link_libraries(ringattn_blas INTERFACE ${blas_libraries})
       set(RINGATTN_HAVE_BLAS ON)
+      # What a program that is linked with it looks for: the first library that has the functions.
+      list(GET blas_libraries 0 blas_file)
+      execute_process(COMMAND ${CMAKE_READELF} -d ${blas_file} OUTPUT_VARIABLE blas_dynamic ERROR_QUIET)
+      set(RINGATTN_BLAS_SONAME ${blas_file})
+      if(blas_dynamic MATCHES "SONAME[^[]*\\[([^]]+)\\]")
+        set(RINGATTN_BLAS_SONAME ${CMAKE_MATCH_1})
+      endif()
     endif()
   endif()
 endif()

@@ -27,26 +27,52 @@ void ra_layer_backward_take(const ra_layer *layer, ra_arena *arena, const ra_lay
     parts->stats = ra_arena_take(arena, layer->ranks, sizeof(ra_rank_stats));
 }
 
-/* d_weight [outputs, inputs] = d' in, over all tokens. */
-static double weight_gradient(const ra_layer *layer, int64_t outputs, int64_t inputs, const float *d, const float *in,
-                              float *d_weight)
+/* A gradient of a weight, over all tokens: d_weight [outputs, inputs] = d' in. */
+typedef struct weight_gradient {
+    int64_t outputs, inputs;
+    const float *d, *in;
+    float *d_weight;
+} weight_gradient;
+
+/* A tile is tall enough for the product to be fast, and there are enough of them for some threads. */
+enum { TILE_TALL = 192, TILE_WIDE = 768 };
+
+static int64_t tiles_of(const weight_gradient *w)
 {
-    enum { TALL = 128, WIDE = 256 };
-    int64_t across = (inputs + WIDE - 1) / WIDE, tiles = (outputs + TALL - 1) / TALL * across;
+    int64_t down = (w->outputs + TILE_TALL - 1) / TILE_TALL, across = (w->inputs + TILE_WIDE - 1) / TILE_WIDE;
+    return w->d_weight ? down * across : 0;
+}
+
+static double weight_tile(const ra_layer *layer, const weight_gradient *w, int64_t tile)
+{
+    int64_t across = (w->inputs + TILE_WIDE - 1) / TILE_WIDE, i = tile / across * TILE_TALL,
+            j = tile % across * TILE_WIDE;
+    int64_t m = w->outputs - i < TILE_TALL ? w->outputs - i : TILE_TALL;
+    int64_t n = w->inputs - j < TILE_WIDE ? w->inputs - j : TILE_WIDE;
+    return ra_blas_columns_by_columns(m, n, layer->tokens, w->d + i, w->outputs, w->in + j, w->inputs,
+                                      w->d_weight + i * w->inputs + j, w->inputs);
+}
+
+/* The tiles of several gradients in one loop, so that no thread waits at the end of each. */
+static double weight_gradients(const ra_layer *layer, const weight_gradient *all, int count)
+{
+    int64_t tiles = 0;
     double flops = 0;
-    if (!d_weight)
-        return 0;
-    if (!layer->tokens) {
-        memset(d_weight, 0, (size_t)(outputs * inputs) * sizeof(float));
-        return 0;
+    for (int i = 0; i < count; i++) {
+        tiles += tiles_of(&all[i]);
+        if (!layer->tokens && all[i].d_weight)
+            memset(all[i].d_weight, 0, (size_t)(all[i].outputs * all[i].inputs) * sizeof(float));
     }
+    if (!layer->tokens)
+        return 0;
     ra_blas_single_begin();
 #pragma omp parallel for num_threads(layer->threads) schedule(dynamic) reduction(+ : flops)
     for (int64_t tile = 0; tile < tiles; tile++) {
-        int64_t i = tile / across * TALL, j = tile % across * WIDE;
-        int64_t m = outputs - i < TALL ? outputs - i : TALL, n = inputs - j < WIDE ? inputs - j : WIDE;
-        flops += ra_blas_columns_by_columns(m, n, layer->tokens, d + i, outputs, in + j, inputs,
-                                            d_weight + i * inputs + j, inputs);
+        int64_t left = tile;
+        const weight_gradient *w = all;
+        for (; left >= tiles_of(w); w++)
+            left -= tiles_of(w);
+        flops += weight_tile(layer, w, left);
     }
     ra_blas_single_end();
     return flops;
@@ -101,7 +127,8 @@ static double output_backward(const ra_layer *layer, const ra_layer_parameters *
         }
     }
     ra_blas_single_end();
-    flops += weight_gradient(layer, embed, q, d_y, layer->o.output_norm ? parts->d.q : kept->o, g->w_o);
+    const weight_gradient w_o = {embed, q, d_y, layer->o.output_norm ? parts->d.q : kept->o, g->w_o};
+    flops += weight_gradients(layer, &w_o, 1);
     add_blocks(layer, parts, 0, embed, g->b_o);
     add_blocks(layer, parts, embed, q, g->norm_o_weight);
     add_blocks(layer, parts, embed + q, q, g->norm_o_bias);
@@ -156,9 +183,9 @@ static double input_backward(const ra_layer *layer, const ra_layer_parameters *p
     for (int64_t block = 0; block < layer->blocks; block++)
         flops += block_backward(layer, p, block, parts, d_x);
     ra_blas_single_end();
-    flops += weight_gradient(layer, q, embed, parts->d.q, x, g->w_q);
-    flops += weight_gradient(layer, kv, embed, parts->d.k, x, g->w_k);
-    flops += weight_gradient(layer, kv, embed, parts->d.v, x, g->w_v);
+    const weight_gradient weights[] = {
+        {q, embed, parts->d.q, x, g->w_q}, {kv, embed, parts->d.k, x, g->w_k}, {kv, embed, parts->d.v, x, g->w_v}};
+    flops += weight_gradients(layer, weights, 3);
     add_blocks(layer, parts, 0, q, g->b_q);
     add_blocks(layer, parts, q, kv, g->b_k);
     add_blocks(layer, parts, q + kv, kv, g->b_v);

@@ -1,4 +1,5 @@
 /* A layer is made: options are checked, attention is planned, and the bytes and flops of every pass are counted. */
+#include "layer/blas.h"
 #include "layer/layer.h"
 
 #include <limits.h>
@@ -231,7 +232,9 @@ static ra_status make(const ra_layer_options *options, const ra_ring_options *ri
         return ra_transport_fail(RA_ERROR_MEMORY, "no memory for a layer");
     layer->o = (ra_layer_options)RA_LAYER_OPTIONS_INIT, layer->comm = comm;
     double pairs = 0;
-    ra_status status = ra_layer_copy_in(&layer->o, options, &ra_layer_sized_options);
+    ra_status status = ra_blas_check();
+    if (!status)
+        status = ra_layer_copy_in(&layer->o, options, &ra_layer_sized_options);
     if (!status)
         status = check_options(&layer->o);
     if (!status && ring && layer->o.cache)
