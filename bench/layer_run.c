@@ -29,7 +29,7 @@ static ra_layer_options options_of(const layer_spec *spec)
 {
     ra_layer_options o = RA_LAYER_OPTIONS_INIT;
     o.rows = spec->length, o.embed = LAYER_EMBED, o.heads = LAYER_HEADS;
-    o.pattern = LAYER_PATTERN, o.threads = spec->threads;
+    o.pattern = LAYER_PATTERN, o.threads = spec->threads, o.keep_memory = 1;
     return o;
 }
 

@@ -47,12 +47,17 @@ typedef struct ra_layer_options {
     int threads;   /* 0: as in ra_options; on a rank, as in ra_ring_plan_create */
     int recompute; /* 1: the backward pass projects x again instead of keeping queries, keys and values */
     int64_t cache; /* 0, or the keys that the caches of ra_layer_decode have room for */
+    /*
+     * 1: the layer keeps the memory of its largest pass so far for the next one, until it is freed. The system takes
+     * up to a tenth of a pass to hand out memory anew. 0: it holds layer_bytes alone between passes.
+     */
+    int keep_memory;
 } ra_layer_options;
 
 #define RA_LAYER_OPTIONS_INIT                                                                                          \
     {                                                                                                                  \
         sizeof(ra_layer_options), 1, 0, 0, 0, RA_SAME, RA_SAME, 0, 0, 0, 1, 0, 0, 0, 0, 1e-5, RA_SCALE_DEFAULT, NULL,  \
-            NULL, NULL, 0, 0, 0                                                                                        \
+            NULL, NULL, 0, 0, 0, 0                                                                                     \
     }
 
 RA_API ra_status ra_layer_options_init(ra_layer_options *options, size_t size);

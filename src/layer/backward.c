@@ -116,7 +116,7 @@ static double output_backward(const ra_layer *layer, const ra_layer_parameters *
     ra_blas_single_begin();
 #pragma omp parallel for num_threads(layer->threads) schedule(dynamic) reduction(+ : flops)
     for (int64_t block = 0; block < layer->blocks; block++) {
-        int64_t first = ra_layer_block_first(block), end = ra_layer_block_end(layer, block);
+        int64_t first = ra_layer_block_first(layer, block), end = ra_layer_block_end(layer, block);
         double *sums = clear_partials(parts, block);
         flops += ra_blas_rows_by_columns(end - first, q, embed, d_y + first * embed, p->w_o, 0, parts->d_o + first * q);
         add_columns(end - first, embed, d_y + first * embed, sums);
@@ -151,7 +151,7 @@ static double block_backward(const ra_layer *layer, const ra_layer_parameters *p
 {
     float turn[RA_LAYER_MAX_DIM];
     int64_t embed = layer->o.embed, q = layer->q_width, kv = layer->kv_width, dim = layer->o.head_dim;
-    int64_t first = ra_layer_block_first(block), end = ra_layer_block_end(layer, block), rows = end - first;
+    int64_t first = ra_layer_block_first(layer, block), end = ra_layer_block_end(layer, block), rows = end - first;
     double *sums = clear_partials(parts, block), *norms = sums + q + 2 * kv;
     for (int64_t t = first; t < end; t++) {
         if (layer->frequencies)
@@ -246,13 +246,14 @@ ra_status ra_layer_backward(const ra_layer *layer, const ra_layer_parameters *pa
     if (!status && stats)
         status = ra_layer_check_sized(stats, &ra_layer_sized_stats);
     if (!status)
-        status = ra_arena_open(&arena, layer->info.backward_bytes - layer->attention_backward_bytes, "backward pass");
+        status = ra_arena_open(&arena, layer->spare, layer->info.backward_bytes - layer->attention_backward_bytes,
+                               "backward pass");
     if (status)
         return status;
     ra_layer_kept_parts(layer, (void *)saved, &kept);
     ra_layer_backward_take(layer, &arena, &kept, &parts);
     double flops;
     status = run(layer, &p, x, d_y, d_x, &g, &kept, &parts, &did, &flops);
-    ra_arena_close(&arena);
+    ra_arena_close(&arena, layer->spare);
     return status ? status : ra_layer_tell(stats, begin, flops, layer->info.backward_bytes, arena.used, &did);
 }

@@ -48,7 +48,8 @@ static ra_status check_flags(const ra_layer_options *o)
                {"rotary_interleaved", o->rotary_interleaved},
                {"query_key_norm", o->query_key_norm},
                {"output_norm", o->output_norm},
-               {"recompute", o->recompute}};
+               {"recompute", o->recompute},
+               {"keep_memory", o->keep_memory}};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (all[i].value != 0 && all[i].value != 1)
             return ra_transport_fail(RA_ERROR_ARGUMENT, "%s %d: must be 0 or 1", all[i].name, all[i].value);
@@ -102,11 +103,18 @@ static ra_status make_frequencies(ra_layer *layer)
     return RA_OK;
 }
 
+/*
+ * A BLAS is faster with long blocks; short ones keep more threads busy. It never goes by the number of threads, on
+ * which no bit may depend.
+ */
+enum { SHORT_BLOCK = 256, LONG_BLOCK = 512, MANY_TOKENS = 16384 };
+
 /* Room for the index of each row, in order until a rank says otherwise. */
 static ra_status make_rows(ra_layer *layer, int64_t rows)
 {
     layer->rows = rows, layer->tokens = layer->o.batch * rows;
-    layer->blocks = (layer->tokens + RA_LAYER_BLOCK - 1) / RA_LAYER_BLOCK;
+    layer->block = layer->tokens < MANY_TOKENS ? SHORT_BLOCK : LONG_BLOCK;
+    layer->blocks = (layer->tokens + layer->block - 1) / layer->block;
     layer->q_width = layer->o.heads * layer->o.head_dim, layer->kv_width = layer->o.kv_heads * layer->o.head_dim;
     layer->positions = malloc((size_t)(rows + 1) * sizeof(int64_t));
     if (!layer->positions)
@@ -201,7 +209,7 @@ static void count(ra_layer *layer, double pairs)
     ra_layer_kept kept = {{NULL, NULL, NULL}, NULL, NULL};
     ra_layer_forward_parts forward;
     ra_layer_backward_parts backward;
-    ra_arena plain = {NULL, 0}, training = {NULL, 0}, back = {NULL, 0};
+    ra_arena plain = {NULL, 0, 0}, training = plain, back = plain;
     ra_layer_forward_take(layer, &plain, NULL, &forward);
     ra_layer_forward_take(layer, &training, &kept, &forward);
     ra_layer_backward_take(layer, &back, &kept, &backward);
@@ -211,7 +219,8 @@ static void count(ra_layer *layer, double pairs)
     double attention = 4 * pairs * (double)layer->o.head_dim;
     ra_layer_info info = RA_LAYER_INFO_INIT;
     info.threads = layer->threads, info.rows = layer->rows;
-    info.layer_bytes = (int64_t)sizeof *layer + (layer->rows + 1) * (int64_t)sizeof(int64_t) +
+    info.layer_bytes = (int64_t)sizeof *layer + (layer->spare ? (int64_t)sizeof *layer->spare : 0) +
+                       (layer->rows + 1) * (int64_t)sizeof(int64_t) +
                        (layer->frequencies ? layer->o.head_dim / 2 * (int64_t)sizeof(double) : 0);
     info.saved_bytes = layer->o.cache ? 0 : ra_layer_kept_parts(layer, NULL, &kept);
     info.forward_bytes = plain.used + layer->attention_forward_bytes;
@@ -242,6 +251,10 @@ static ra_status make(const ra_layer_options *options, const ra_ring_options *ri
                                    (long long)layer->o.cache);
     if (!status)
         status = make_frequencies(layer);
+    if (!status && layer->o.keep_memory) {
+        layer->spare = ra_arena_spare_create();
+        status = layer->spare ? RA_OK : ra_transport_fail(RA_ERROR_MEMORY, "no memory for a layer");
+    }
     if (!status)
         status = ring ? plan_rank(layer, ring, &pairs) : plan_whole(layer, &pairs);
     if (status) {
@@ -299,6 +312,7 @@ void ra_layer_free(ra_layer *layer)
     ra_plan_free(layer->plan);
     ra_ring_plan_free(layer->ring_forward);
     ra_ring_plan_free(layer->ring_back);
+    ra_arena_spare_free(layer->spare);
     free(layer->frequencies);
     free(layer->positions);
     free(layer);

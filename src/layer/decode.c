@@ -43,7 +43,8 @@ ra_status ra_layer_decode(const ra_layer *layer, const ra_layer_parameters *para
     if (!status && stats)
         status = ra_layer_check_sized(stats, &ra_layer_sized_stats);
     if (!status)
-        status = ra_arena_open(&arena, layer->info.forward_bytes - layer->attention_forward_bytes, "decoding");
+        status =
+            ra_arena_open(&arena, layer->spare, layer->info.forward_bytes - layer->attention_forward_bytes, "decoding");
     if (status)
         return status;
     ra_layer_forward_take(layer, &arena, NULL, &parts);
@@ -57,6 +58,6 @@ ra_status ra_layer_decode(const ra_layer *layer, const ra_layer_parameters *para
         flops += ra_layer_project_output(layer, &p, parts.o, parts.normed, y);
         cache->length += layer->rows;
     }
-    ra_arena_close(&arena);
+    ra_arena_close(&arena, layer->spare);
     return status ? status : ra_layer_tell(stats, begin, flops, layer->info.forward_bytes, arena.used, &did);
 }

@@ -19,7 +19,7 @@ ra_layer_qkv ra_layer_take_qkv(const ra_layer *layer, ra_arena *arena)
 
 int64_t ra_layer_kept_parts(const ra_layer *layer, void *saved, ra_layer_kept *kept)
 {
-    ra_arena arena = {saved, 0};
+    ra_arena arena = {saved, 0, 0};
     *kept = (ra_layer_kept){{NULL, NULL, NULL}, NULL, NULL};
     kept->o = take_rows(layer, &arena, layer->q_width);
     kept->lse = take_rows(layer, &arena, layer->o.heads);
@@ -42,7 +42,7 @@ void ra_layer_forward_take(const ra_layer *layer, ra_arena *arena, const ra_laye
     parts->lse = kept ? kept->lse : NULL;
     parts->normed = NULL;
     if (layer->o.output_norm)
-        parts->normed = ra_arena_take(arena, layer->threads * RA_LAYER_BLOCK * layer->q_width, sizeof(float));
+        parts->normed = ra_arena_take(arena, layer->threads * layer->block * layer->q_width, sizeof(float));
     parts->stats = ra_arena_take(arena, layer->ranks, sizeof(ra_rank_stats));
 }
 
@@ -74,7 +74,7 @@ ra_status ra_layer_forward(const ra_layer *layer, const ra_layer_parameters *par
     if (status)
         return status;
     int64_t planned = saved ? layer->info.training_bytes : layer->info.forward_bytes;
-    status = ra_arena_open(&arena, planned - layer->attention_forward_bytes, "forward pass of a layer");
+    status = ra_arena_open(&arena, layer->spare, planned - layer->attention_forward_bytes, "forward pass of a layer");
     if (status)
         return status;
     ra_layer_kept_parts(layer, saved, &kept);
@@ -83,6 +83,6 @@ ra_status ra_layer_forward(const ra_layer *layer, const ra_layer_parameters *par
     status = ra_layer_attend(layer, parts.ready, layer->rows, layer->rows, parts.o, parts.lse, parts.stats, &did);
     if (!status)
         flops += ra_layer_project_output(layer, &p, parts.o, parts.normed, y);
-    ra_arena_close(&arena);
+    ra_arena_close(&arena, layer->spare);
     return status ? status : ra_layer_tell(stats, begin, flops, planned, arena.used, &did);
 }

@@ -1,6 +1,6 @@
 /*
  * The layer's inside: what a layer holds, and the steps that its passes are made of. Tokens are rows of all batch
- * elements, [batch, rows]; they are worked in blocks of RA_LAYER_BLOCK, each by one thread.
+ * elements, [batch, rows]; they are worked in blocks, each by one thread.
  */
 #ifndef RA_LAYER_LAYER_H
 #define RA_LAYER_LAYER_H
@@ -9,12 +9,13 @@
 
 #include <ringattn/multihead.h>
 
-enum { RA_LAYER_BLOCK = 256, RA_LAYER_MAX_DIM = 1024 };
+enum { RA_LAYER_MAX_DIM = 1024 };
 
 struct ra_layer {
     ra_layer_options o; /* with RA_SAME resolved; texts and arrays are the plan's */
     int threads;
     int64_t rows, tokens, blocks;           /* here: of a rank, its own */
+    int64_t block;                          /* tokens of a block; the last one may have fewer */
     int64_t q_width, kv_width;              /* heads * head_dim */
     double *frequencies;                    /* [head_dim / 2]: angle per position; NULL without rotary positions */
     int64_t *positions;                     /* [rows]: index in the sequence */
@@ -24,6 +25,7 @@ struct ra_layer {
     int rank, ranks; /* rank -1: all of them, in a simulation */
     int64_t attention_forward_bytes, attention_backward_bytes;
     ra_layer_info info;
+    ra_arena_spare *spare; /* NULL: a pass frees its memory */
 };
 
 /* Queries, keys and values of all tokens. */
@@ -47,7 +49,7 @@ ra_layer_qkv ra_layer_take_qkv(const ra_layer *layer, ra_arena *arena);
 typedef struct ra_layer_forward_parts {
     ra_layer_qkv raw, ready; /* the same memory without a norm, or without a backward pass */
     float *o, *lse;
-    float *normed; /* [threads, RA_LAYER_BLOCK, q_width] with an output norm */
+    float *normed; /* [threads, block, q_width] with an output norm */
     ra_rank_stats *stats;
 } ra_layer_forward_parts;
 
@@ -67,14 +69,14 @@ void ra_layer_backward_take(const ra_layer *layer, ra_arena *arena, const ra_lay
                             ra_layer_backward_parts *parts);
 
 /* First token of a block, and the one after its last. */
-static inline int64_t ra_layer_block_first(int64_t block)
+static inline int64_t ra_layer_block_first(const ra_layer *layer, int64_t block)
 {
-    return block * RA_LAYER_BLOCK;
+    return block * layer->block;
 }
 
 static inline int64_t ra_layer_block_end(const ra_layer *layer, int64_t block)
 {
-    int64_t end = (block + 1) * RA_LAYER_BLOCK;
+    int64_t end = (block + 1) * layer->block;
     return end < layer->tokens ? end : layer->tokens;
 }
 

@@ -46,7 +46,7 @@ static void finish_block(const ra_layer *layer, const ra_layer_parameters *p, in
     int64_t q = layer->q_width, kv = layer->kv_width;
     if (!layer->frequencies && !layer->o.query_key_norm)
         return;
-    for (int64_t t = ra_layer_block_first(block); t < ra_layer_block_end(layer, block); t++) {
+    for (int64_t t = ra_layer_block_first(layer, block); t < ra_layer_block_end(layer, block); t++) {
         if (layer->frequencies)
             ra_rotary_turn(layer, layer->o.first_position + layer->positions[t % layer->rows] + shift, turn);
         finish_row(layer, turn, layer->o.heads, p->norm_q, raw.q + t * q, ready.q + t * q);
@@ -62,7 +62,7 @@ double ra_layer_project(const ra_layer *layer, const ra_layer_parameters *p, con
     ra_blas_single_begin();
 #pragma omp parallel for num_threads(layer->threads) schedule(dynamic) reduction(+ : flops)
     for (int64_t block = 0; block < layer->blocks; block++) {
-        int64_t first = ra_layer_block_first(block), rows = ra_layer_block_end(layer, block) - first;
+        int64_t first = ra_layer_block_first(layer, block), rows = ra_layer_block_end(layer, block) - first;
         const float *in = x + first * embed;
         flops += project_block(in, rows, embed, q, p->w_q, p->b_q, raw.q + first * q);
         flops += project_block(in, rows, embed, kv, p->w_k, p->b_k, raw.k + first * kv);
@@ -101,8 +101,8 @@ double ra_layer_project_output(const ra_layer *layer, const ra_layer_parameters 
     ra_blas_single_begin();
 #pragma omp parallel for num_threads(layer->threads) schedule(dynamic) reduction(+ : flops)
     for (int64_t block = 0; block < layer->blocks; block++) {
-        int64_t first = ra_layer_block_first(block), rows = ra_layer_block_end(layer, block) - first;
-        float *mine = normed ? normed + omp_get_thread_num() * RA_LAYER_BLOCK * width : NULL;
+        int64_t first = ra_layer_block_first(layer, block), rows = ra_layer_block_end(layer, block) - first;
+        float *mine = normed ? normed + omp_get_thread_num() * layer->block * width : NULL;
         const float *in = output_rows(layer, p, o + first * width, rows, mine);
         flops += ra_blas_rows_by_rows(rows, embed, width, in, p->w_o, 0, y + first * embed);
         add_bias(rows, embed, p->b_o, y + first * embed);

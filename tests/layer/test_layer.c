@@ -190,6 +190,7 @@ static void test_bits(void **state)
     check_output(one);
     for (o.threads = 1; o.threads <= 4; o.threads++)
         for (o.recompute = 0; o.recompute < 2; o.recompute++) {
+            o.keep_memory = o.recompute;
             model *m = make_model(o, 1);
             run_options(m);
             same(one, m);
