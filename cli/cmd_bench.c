@@ -283,7 +283,7 @@ static int run_all(const bench_options *bench)
     int code = EXIT_OK;
     for (int i = 0; i < SUITE_COUNT && !interrupted(); i++) {
         const bench_suite *suite = &SUITES[i];
-        if (suite->hidden || suite->all)
+        if (suite->hidden || suite->all || (suite->run == bench_layer && !bench_layer_blas()))
             continue;
         bench_options own = *bench;
         set_rounds(&own, suite);
