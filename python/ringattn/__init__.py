@@ -20,8 +20,12 @@ from ._errors import (
     PeerError,
     UnsupportedError,
 )
+from ._info import Info, info
 from ._library import get_include
 from ._library import version as _version
+from ._plan import PlanSummary, plan, preset
+from ._reference import reference, reference_backward
+from ._show import Picture, show
 
 __version__ = _version()
 
@@ -33,11 +37,20 @@ __all__ = [
     "Error",
     "FileError",
     "FormatError",
+    "Info",
     "InternalError",
     "OutOfMemoryError",
     "PeerError",
+    "Picture",
+    "PlanSummary",
     "UnsupportedError",
     "attention",
     "attention_backward",
     "get_include",
+    "info",
+    "plan",
+    "preset",
+    "reference",
+    "reference_backward",
+    "show",
 ]

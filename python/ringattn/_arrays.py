@@ -150,7 +150,8 @@ def _dlpack_view(array, name: str) -> View:
         )
     shape = tuple(tensor.shape[i] for i in range(tensor.ndim))
     strides = tuple(tensor.strides[i] for i in range(tensor.ndim)) if tensor.strides else dense_strides(shape)
-    return View((tensor.data or 0) + tensor.byte_offset, code, shape, strides, (array, capsule), True)
+    # Whether such an array may be written is not known: many of these libraries have immutable ones.
+    return View((tensor.data or 0) + tensor.byte_offset, code, shape, strides, (array, capsule), False)
 
 
 def view_of(array, name: str) -> View:

@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
+import sys
 import threading
-from collections import OrderedDict
 from ctypes import byref
+from typing import Any, Callable, Optional, Sequence, Union
 
-from ._arrays import View, empty, finish, from_numpy, view_of
-from ._errors import ArgumentError
+import numpy as np
+
+from ._arrays import View, empty, finish, from_numpy, is_torch, view_of
+from ._errors import ArgumentError, BudgetError
 from ._library import F32, Tensor, backward, forward
-from ._problem import SCORE_ARRAYS, Plan, Watch, lse_tensor, places_of, progress_function, tensor_of
+from ._problem import SCORE_ARRAYS, Plan, Watch, given_arrays, lse_tensor, places_of, progress_function, tensor_of
 
-_LARGE_FLOPS = 5e8  # from here on a call is watched for Ctrl-C
+_LARGE_FLOPS = 2e10  # a tenth of a second or more: from here on a call is watched for Ctrl-C
 _KEPT_PLANS = 64
 
 
 class _Prepared:
     """A plan and the structs of its tensors; for one call at a time. Only data pointers change between calls."""
 
-    __slots__ = ("plan", "watch", "tensors", "pointers")
+    __slots__ = ("plan", "watch", "tensors", "pointers", "results")
 
     def __init__(self, plan: Plan, watch, tensors):
         self.plan, self.watch, self.tensors = plan, watch, tensors
         self.pointers = tuple([byref(tensor) if tensor is not None else None for tensor in tensors])
+        self.results = None
 
     def run(self, function, addresses) -> None:
         for tensor, address in zip(self.tensors, addresses):
@@ -34,27 +38,28 @@ class _Prepared:
 
 
 class _Cache:
-    """Prepared calls by key, the least recently used dropped first. A call that runs is not in it."""
+    """Prepared calls by key, those of the oldest key dropped first. A call that runs is not in it."""
 
     def __init__(self):
         self.lock = threading.Lock()
-        self.lists = OrderedDict()
+        self.lists = {}
 
     def take(self, key):
-        with self.lock:
-            waiting = self.lists.get(key)
+        waiting = self.lists.get(key)
+        try:
             return waiting.pop() if waiting else None
+        except IndexError:  # another thread has taken the last one
+            return None
 
     def give(self, key, prepared):
+        waiting = self.lists.get(key)
+        if waiting is not None:
+            waiting.append(prepared)
+            return
         with self.lock:
+            while len(self.lists) >= _KEPT_PLANS:
+                del self.lists[next(iter(self.lists))]
             self.lists.setdefault(key, []).append(prepared)
-            self.lists.move_to_end(key)
-            while len(self.lists) > _KEPT_PLANS:
-                self.lists.popitem(last=False)
-
-    def clear(self):
-        with self.lock:
-            self.lists.clear()
 
 
 _cache = _Cache()
@@ -73,20 +78,31 @@ def _shape_of(q: Tensor, k: Tensor, v: Tensor) -> tuple:
     return q.batch, q.seq, k.seq, q.heads, k.heads, q.dim, v.dim
 
 
-def _make(views, tensors_of, shape_of, problem, arrays, gradients, progress, is_backward) -> _Prepared:
+def _check_memory(plan: Plan, is_backward: bool, memory) -> None:
+    if memory is None:
+        return
+    needed = plan.describe(is_backward).peak_bytes
+    if needed > memory:
+        raise BudgetError(
+            f"the plan needs {needed} bytes beyond the tensors, {needed - memory} more than memory={memory} allows; "
+            "fewer threads need less"
+        )
+
+
+def _make(tensors, problem, memory, arrays, gradients, progress, is_backward) -> _Prepared:
     """Plan a call. Long runs get a callback, so that Ctrl-C reaches them."""
-    tensors = tensors_of(views)
-    shape = shape_of(tensors)
+    shape = _shape_of(*tensors[:3])
     function = progress_function(progress)
     watch = Watch(function) if function else None
     plan = Plan(shape, *problem, watch.callback if watch else None, arrays, gradients)
+    _check_memory(plan, is_backward, memory)
     if watch is None and plan.describe(is_backward).flops > _LARGE_FLOPS:
         watch = Watch()
         plan = Plan(shape, *problem, watch.callback, arrays, gradients)
     return _Prepared(plan, watch, tensors)
 
 
-def _run(function, views, tensors_of, shape_of, layout, problem, arrays, gradients, progress) -> Plan:
+def _run(function, views, make_tensors, layout, problem, memory, arrays, gradients, progress) -> Plan:
     """Run a call with a plan from the cache, or a new one. Arrays and progress functions have plans of their own."""
     is_backward = function is backward
     key = prepared = None
@@ -95,11 +111,13 @@ def _run(function, views, tensors_of, shape_of, layout, problem, arrays, gradien
             is_backward,
             layout,
             problem,
+            memory,
             tuple([view and (view.code, view.shape, view.strides) for view in views]),
         )
         prepared = _cache.take(key)
     if prepared is None:
-        prepared = _make(views, tensors_of, shape_of, problem, arrays, gradients, progress, is_backward)
+        tensors = make_tensors(views, places_of(layout))
+        prepared = _make(tensors, problem, memory, arrays, gradients, progress, is_backward)
     # A call that failed is not kept.
     prepared.run(function, [view and view.pointer for view in views])
     if key is not None:
@@ -107,34 +125,82 @@ def _run(function, views, tensors_of, shape_of, layout, problem, arrays, gradien
     return prepared.plan
 
 
-def _arrays(mask, bias, slopes, table, sinks, lengths, documents) -> dict:
-    """The arrays that were handed over."""
-    if (
-        mask is None
-        and bias is None
-        and slopes is None
-        and table is None
-        and sinks is None
-        and lengths is None
-        and documents is None
-    ):
-        return {}
-    given = {
-        "mask": mask,
-        "bias": bias,
-        "slopes": slopes,
-        "table": table,
-        "sinks": sinks,
-        "lengths": lengths,
-        "documents": documents,
-    }
-    return {name: array for name, array in given.items() if array is not None}
-
-
 def _writable(view: View, name: str) -> View:
     if not view.writable:
-        raise ArgumentError(f"{name} is read-only: expected an array that can be written")
+        raise ArgumentError(f"{name} is read-only: expected a NumPy array, tensor or buffer that can be written")
     return view
+
+
+def _numpy_signature(array):
+    return array.dtype, array.shape, array.strides
+
+
+def _numpy_address(array):
+    return array.ctypes.data
+
+
+def _numpy_writable(array):
+    return array.flags.writeable
+
+
+def _torch_signature(tensor):
+    # A tensor elsewhere or of another layout has no strides to tell of; it is never in the cache.
+    return tensor.dtype, tensor.shape, tensor.stride() if tensor.is_cpu and not tensor.is_sparse else None
+
+
+def _torch_empty(shape, dtype):
+    return sys.modules["torch"].empty(shape, dtype=dtype)
+
+
+# For arrays of these types a call that was made before needs no views: signature, address, whether an array can be
+# written, and a new array.
+_kinds = {np.ndarray: (_numpy_signature, _numpy_address, _numpy_writable, np.empty)}
+
+
+def _kind_of(array):
+    kind = type(array)
+    found = _kinds.get(kind)
+    if found is None and is_torch(array) and kind is sys.modules["torch"].Tensor:
+        found = _kinds[kind] = (_torch_signature, kind.data_ptr, lambda tensor: True, _torch_empty)
+    return found
+
+
+def _key_of(q, k, v, out, lse, layout, problem, memory, return_lse):
+    """What a call must have in common with an earlier one to use its plan; None: it must have views."""
+    kind = type(q)
+    if type(k) is not kind or type(v) is not kind:
+        return None
+    found = _kinds.get(kind) or _kind_of(q)
+    if found is None:
+        return None
+    signature, _, writable, _ = found
+    results = None
+    if out is not None or lse is not None:
+        for result in (out, lse):
+            if result is not None and (type(result) is not kind or not writable(result)):
+                return None
+        results = out is not None and signature(out), lse is not None and signature(lse)
+    return kind, layout, problem, memory, return_lse, signature(q), signature(k), signature(v), results
+
+
+def _again(key, prepared: _Prepared, q, k, v, out, lse):
+    """A forward call with a plan of the cache: output and log-sum-exp."""
+    _, address, _, make = _kinds[key[0]]
+    like_out, like_lse = prepared.results
+    if out is None:
+        out = make(*like_out)
+    tensors = prepared.tensors
+    tensors[0].data, tensors[1].data, tensors[2].data = address(q), address(k), address(v)
+    tensors[3].data = address(out)
+    if like_lse is not None:
+        if lse is None:
+            lse = make(*like_lse)
+        tensors[4].data = address(lse)
+    status = forward(prepared.plan.handle, *prepared.pointers, None)
+    if status or prepared.watch is not None:
+        (prepared.watch or Watch()).check(status)
+    _cache.give(key, prepared)
+    return out, lse
 
 
 def _lse_shape(shape, places) -> tuple:
@@ -142,14 +208,11 @@ def _lse_shape(shape, places) -> tuple:
     return (shape[h], shape[s]) if b is None else (shape[b], shape[h], shape[s])
 
 
-def _forward_tensors(places):
-    def make(views):
-        tensors = [tensor_of(view, places, name) for name, view in zip(("q", "k", "v", "out"), views)]
-        lse = views[4]
-        tensors.append(None if lse is None else lse_tensor(lse, places[0] is not None, "lse"))
-        return tensors
-
-    return make
+def _forward_tensors(views, places) -> list:
+    tensors = [tensor_of(view, places, name) for name, view in zip(("q", "k", "v", "out"), views)]
+    lse = views[4]
+    tensors.append(None if lse is None else lse_tensor(lse, places[0] is not None, "lse"))
+    return tensors
 
 
 def attention(
@@ -157,17 +220,18 @@ def attention(
     k,
     v,
     *,
-    pattern="full",
-    scores=None,
-    scale=None,
-    layout="bshd",
-    return_lse=False,
+    pattern: str = "full",
+    scores: Optional[str] = None,
+    scale: Optional[float] = None,
+    layout: str = "bshd",
+    return_lse: bool = False,
     out=None,
     lse=None,
-    threads=0,
-    query_position=None,
-    key_position=0,
-    kernel=None,
+    threads: int = 0,
+    query_position: Optional[int] = None,
+    key_position: int = 0,
+    kernel: Optional[str] = None,
+    memory: Optional[int] = None,
     mask=None,
     bias=None,
     slopes=None,
@@ -175,7 +239,7 @@ def attention(
     sinks=None,
     lengths=None,
     documents=None,
-    progress=None,
+    progress: Union[None, bool, Callable[[float, float], Any]] = None,
 ):
     """Exact softmax attention of q over k and v.
 
@@ -186,7 +250,7 @@ def attention(
     pattern and scores are texts of terms joined with '+': "causal", "window:256,0", "softcap:50", "alibi"; see
     docs/PATTERNS.md and docs/SCORES.md. An array whose term is not in the text adds the term. With return_lse the
     result is (out, lse), lse float32 [batch, heads, q_len]. progress is a function of (done, total), whose true result
-    stops the run, or True for a bar.
+    stops the run, or True for a bar. memory is the most bytes that the run may hold beyond the arrays.
 
     >>> import numpy as np, ringattn
     >>> q = np.ones((1, 3, 2, 4), np.float32)
@@ -194,54 +258,50 @@ def attention(
     >>> ringattn.attention(q, q, v, pattern="causal")[0, :, 0, 0].tolist()
     [0.0, 4.0, 8.0]
     """
+    problem = (pattern, scores, scale, query_position, key_position, threads, kernel)
+    arrays = given_arrays(mask, bias, slopes, table, sinks, lengths, documents)
+    key = None
+    if not arrays and not progress:
+        key = _key_of(q, k, v, out, lse, layout, problem, memory, return_lse)
+        prepared = None if key is None else _cache.take(key)
+        if prepared is not None:
+            result, lse = _again(key, prepared, q, k, v, out, lse)
+            return (result, lse) if return_lse else result
     places = places_of(layout)
-    q_view, k_view, v_view = view_of(q, "q"), view_of(k, "k"), view_of(v, "v")
-    shape = q_view.shape
-    if len(shape) < 3 or len(v_view.shape) < 3:
-        tensor_of(q_view, places, "q")
-        tensor_of(v_view, places, "v")
-    result = empty((*shape[:-1], v_view.shape[-1]), q_view.code, q) if out is None else out
-    if lse is None and return_lse:
-        if len(shape) != (4 if places[0] is not None else 3):
-            tensor_of(q_view, places, "q")
-        lse_array = empty(_lse_shape(shape, places), F32, q)
-    else:
-        lse_array = lse
-    out_view = view_of(result, "out")
-    lse_view = None if lse_array is None else _writable(view_of(lse_array, "lse"), "lse")
-    _run(
-        forward,
-        (q_view, k_view, v_view, _writable(out_view, "out"), lse_view),
-        _forward_tensors(places),
-        lambda tensors: _shape_of(*tensors[:3]),
-        layout,
-        (pattern, scores, scale, query_position, key_position, threads, kernel),
-        _arrays(mask, bias, slopes, table, sinks, lengths, documents),
-        (),
-        progress,
-    )
+    views = [view_of(q, "q"), view_of(k, "k"), view_of(v, "v")]
+    for name, view in zip("qkv", views):
+        tensor_of(view, places, name)
+    shape, code = views[0].shape, views[0].code
+    result = empty((*shape[:-1], views[2].shape[-1]), code, q) if out is None else out
+    lse_result = empty(_lse_shape(shape, places), F32, q) if lse is None and return_lse else lse
+    views.append(_writable(view_of(result, "out"), "out"))
+    views.append(None if lse_result is None else _writable(view_of(lse_result, "lse"), "lse"))
+    prepared = _make(_forward_tensors(views, places), problem, memory, arrays, (), progress, False)
+    # A call that failed is not kept.
+    prepared.run(forward, [view and view.pointer for view in views])
+    if key is not None:
+        like_lse = None if lse_result is None else (lse_result.shape, lse_result.dtype)
+        prepared.results = (result.shape, result.dtype), like_lse
+        _cache.give(key, prepared)
     result = finish(result, q) if out is None else out
     if not return_lse:
         return result
-    return result, (finish(lse_array, q) if lse is None else lse)
+    return result, (finish(lse_result, q) if lse is None else lse)
 
 
 _BACKWARD_NAMES = ("q", "k", "v", "out", "lse", "d_out", "d_lse", "d_q", "d_k", "d_v")
 
 
-def _backward_tensors(places):
-    def make(views):
-        tensors = []
-        for name, view in zip(_BACKWARD_NAMES, views):
-            if view is None:
-                tensors.append(None)
-            elif name in ("lse", "d_lse"):
-                tensors.append(lse_tensor(view, places[0] is not None, name))
-            else:
-                tensors.append(tensor_of(view, places, name))
-        return tensors
-
-    return make
+def _backward_tensors(views, places) -> list:
+    tensors = []
+    for name, view in zip(_BACKWARD_NAMES, views):
+        if view is None:
+            tensors.append(None)
+        elif name in ("lse", "d_lse"):
+            tensors.append(lse_tensor(view, places[0] is not None, name))
+        else:
+            tensors.append(tensor_of(view, places, name))
+    return tensors
 
 
 def attention_backward(
@@ -253,19 +313,20 @@ def attention_backward(
     lse,
     *,
     d_lse=None,
-    needs=(True, True, True),
-    array_gradients=(),
+    needs: Sequence[bool] = (True, True, True),
+    array_gradients: Sequence[str] = (),
     d_q=None,
     d_k=None,
     d_v=None,
-    pattern="full",
-    scores=None,
-    scale=None,
-    layout="bshd",
-    threads=0,
-    query_position=None,
-    key_position=0,
-    kernel=None,
+    pattern: str = "full",
+    scores: Optional[str] = None,
+    scale: Optional[float] = None,
+    layout: str = "bshd",
+    threads: int = 0,
+    query_position: Optional[int] = None,
+    key_position: int = 0,
+    kernel: Optional[str] = None,
+    memory: Optional[int] = None,
     mask=None,
     bias=None,
     slopes=None,
@@ -273,7 +334,7 @@ def attention_backward(
     sinks=None,
     lengths=None,
     documents=None,
-    progress=None,
+    progress: Union[None, bool, Callable[[float, float], Any]] = None,
 ):
     """The gradients of attention by q, k and v: (d_q, d_k, d_v), with None where `needs` says that it is not needed.
 
@@ -289,8 +350,7 @@ def attention_backward(
     >>> d_v.ravel().tolist()
     [1.0, 1.0]
     """
-    places = places_of(layout)
-    arrays = _arrays(mask, bias, slopes, table, sinks, lengths, documents)
+    arrays = given_arrays(mask, bias, slopes, table, sinks, lengths, documents)
     for name in array_gradients:
         if name not in SCORE_ARRAYS or name not in arrays:
             raise ArgumentError(
@@ -314,10 +374,10 @@ def attention_backward(
         plan = _run(
             backward,
             views,
-            _backward_tensors(places),
-            lambda tensors: _shape_of(*tensors[:3]),
+            _backward_tensors,
             layout,
             (pattern, scores, scale, query_position, key_position, threads, kernel),
+            memory,
             arrays,
             array_gradients,
             progress,

@@ -134,6 +134,30 @@ def array_tensor(name: str, view: View, shape: tuple) -> Tensor:
     return Tensor(view.pointer, view.code, b, s, h, d, steps[0], steps[2], steps[1], steps[3])
 
 
+def given_arrays(mask, bias, slopes, table, sinks, lengths, documents) -> dict:
+    """The arrays that were handed over, by name."""
+    if (
+        mask is None
+        and bias is None
+        and slopes is None
+        and table is None
+        and sinks is None
+        and lengths is None
+        and documents is None
+    ):
+        return {}
+    given = {
+        "mask": mask,
+        "bias": bias,
+        "slopes": slopes,
+        "table": table,
+        "sinks": sinks,
+        "lengths": lengths,
+        "documents": documents,
+    }
+    return {name: array for name, array in given.items() if array is not None}
+
+
 class Plan:
     """A plan of the library, with all that it points into."""
 
