@@ -11,7 +11,7 @@ import numpy as np
 
 from ._arrays import View, empty, finish, from_numpy, is_torch, view_of
 from ._errors import ArgumentError, BudgetError
-from ._library import F32, Tensor, backward, forward
+from ._library import F32, Tensor, backward, check, forward
 from ._problem import SCORE_ARRAYS, Plan, Watch, given_arrays, lse_tensor, places_of, progress_function, tensor_of
 
 _LARGE_FLOPS = 2e10  # a tenth of a second or more: from here on a call is watched for Ctrl-C
@@ -32,9 +32,15 @@ class _Prepared:
         for tensor, address in zip(self.tensors, addresses):
             if tensor is not None:
                 tensor.data = address
+        self.call(function)
+
+    def call(self, function) -> None:
+        if self.watch is not None:
+            self.watch.run(function, self.plan.handle, *self.pointers, None)
+            return
         status = function(self.plan.handle, *self.pointers, None)
-        if status or self.watch is not None:
-            (self.watch or Watch()).check(status)
+        if status:
+            check(status)
 
 
 class _Cache:
@@ -196,9 +202,7 @@ def _again(key, prepared: _Prepared, q, k, v, out, lse):
         if lse is None:
             lse = make(*like_lse)
         tensors[4].data = address(lse)
-    status = forward(prepared.plan.handle, *prepared.pointers, None)
-    if status or prepared.watch is not None:
-        (prepared.watch or Watch()).check(status)
+    prepared.call(forward)
     _cache.give(key, prepared)
     return out, lse
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import signal
+import threading
 from ctypes import byref, pointer
 
 import numpy as np
@@ -235,14 +237,44 @@ class Watch:
         self.raised = None
         self.function = function
         self.callback = Progress(self._called)
+        self.handler = self.interrupted = None
 
     def _called(self, _user, done, total):
         try:
+            if self.interrupted:
+                self._hand_on()
             stop = self.function(done, total) if self.function else 0
             return 1 if stop else 0
         except BaseException as problem:  # KeyboardInterrupt among them: raised again after the call
             self.raised = problem
             return 1
+
+    def _signalled(self, number, frame):
+        # Python would raise at the first instruction of _called, outside of its try: the handler has to wait.
+        self.interrupted = number, frame
+
+    def _hand_on(self):
+        interrupted, self.interrupted = self.interrupted, None
+        self.handler(*interrupted)
+
+    def run(self, function, *arguments) -> None:
+        """Call a function of the library; raise what Ctrl-C or a callback raised, else the exception of its status."""
+        self.raised = self.interrupted = None
+        handler = None
+        if threading.current_thread() is threading.main_thread():
+            handler = signal.getsignal(signal.SIGINT)
+        if not callable(handler):
+            self.check(function(*arguments))
+            return
+        self.handler = handler
+        signal.signal(signal.SIGINT, self._signalled)
+        try:
+            status = function(*arguments)
+        finally:
+            signal.signal(signal.SIGINT, handler)
+        if self.interrupted:
+            self._hand_on()
+        self.check(status)
 
     def check(self, status: int) -> None:
         """As the library's check; what was raised in a callback comes first."""
