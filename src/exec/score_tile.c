@@ -5,8 +5,8 @@
 #include "base/dropout.h"
 #include "base/tensor.h"
 
-/* Keys of a bias in a file that are read at a time. */
-enum { WINDOW = 512 };
+/* Keys of a bias in a file that are read at a time, and the numbers that say which ones a slot has. */
+enum { WINDOW = 512, WINDOW_NAME = 5 };
 
 /* ---- Memory ------------------------------------------------------------------------------------------------------ */
 
@@ -22,8 +22,8 @@ int64_t ra_score_tiles_bytes(const ra_plan *p, int lanes, int64_t slots)
         return 0;
     int64_t floats = 2 * strip_floats(lanes) + 3 * (int64_t)RA_KEY_BLOCK * lanes, draws = 2 * (lanes + RA_KEY_BLOCK);
     int64_t windows = s->bias_source.read ? slots : 0;
-    return 3 * windows * (int64_t)sizeof(int64_t) + (floats + windows * lanes * WINDOW) * (int64_t)sizeof(float) +
-           draws * (int64_t)sizeof(uint32_t);
+    return WINDOW_NAME * windows * (int64_t)sizeof(int64_t) +
+           (floats + windows * lanes * WINDOW) * (int64_t)sizeof(float) + draws * (int64_t)sizeof(uint32_t);
 }
 
 int64_t ra_score_rows_bytes(const ra_plan *p, int64_t rows)
@@ -42,9 +42,9 @@ void ra_score_tiles_begin(ra_score_tiles *t, const ra_plan *p, const ra_kernel *
     int64_t windows = s->bias_source.read ? slots : 0;
     *t = (ra_score_tiles){.plan = p, .kernel = kernel, .batch = batch, .lanes = lanes};
     t->window_of = (int64_t *)memory;
-    for (int64_t i = 0; i < 3 * windows; i++)
+    for (int64_t i = 0; i < WINDOW_NAME * windows; i++)
         t->window_of[i] = -1;
-    float *at = (float *)(t->window_of + 3 * windows);
+    float *at = (float *)(t->window_of + WINDOW_NAME * windows);
     t->windows = at;
     at += windows * lanes * WINDOW;
     for (int kind = RA_SCORE_ALIBI; kind <= RA_SCORE_BIAS; kind++, at += (int64_t)RA_KEY_BLOCK * lanes)
@@ -186,21 +186,33 @@ static key_run next_run(const ra_score_tiles *t, const ra_score_place *at, int b
     return (key_run){begin, (int)(end - at->first), key, rate};
 }
 
-/* The window of a slot that has the keys of a run: rows of the lanes from a file, WINDOW keys each. */
+/* Whether a slot has what these numbers name; if not, it is named so. */
+static bool already_named(int64_t *slot, const int64_t name[WINDOW_NAME])
+{
+    bool same = true;
+    for (int i = 0; i < WINDOW_NAME; i++) {
+        same = same && slot[i] == name[i];
+        slot[i] = name[i];
+    }
+    return same;
+}
+
+/*
+ * The window of a slot that has the keys of a run: rows of the lanes from a file, WINDOW keys each. Branches number
+ * their members anew, so a branch is part of the name.
+ */
 static const float *window_at(ra_score_tiles *t, const ra_score_place *at, const int64_t *index, int64_t first,
                               int64_t window)
 {
     const ra_scores *s = t->plan->scores;
+    const int64_t name[WINDOW_NAME] = {at->head, at->lattice.segment, at->lattice.rate, at->member, window};
     float *to = t->windows + at->slot * t->lanes * WINDOW;
-    int64_t *of = t->window_of + 3 * at->slot, key = window * WINDOW, keys = ra_min(WINDOW, t->plan->kv_len - key);
-    if (of[0] == at->head && of[1] == at->member && of[2] == window)
+    int64_t key = window * WINDOW, keys = ra_min(WINDOW, t->plan->kv_len - key);
+    if (already_named(t->window_of + WINDOW_NAME * at->slot, name))
         return to;
     for (int i = 0; i < at->rows; i++)
         s->bias_source.read(s->bias_source.file, s->bias.batch > 1 ? t->batch : 0, s->bias.heads > 1 ? at->head : 0,
                             first + index[i], 1, key, keys, to + (ptrdiff_t)i * WINDOW, WINDOW);
-    of[0] = at->head;
-    of[1] = at->member;
-    of[2] = window;
     return to;
 }
 

@@ -25,7 +25,7 @@ typedef struct ra_score_tiles {
     float *matrix[RA_SCORE_KINDS]; /* [RA_KEY_BLOCK][lanes] each */
     uint32_t *row_draws, *key_draws;
     float *windows;     /* of a bias in a file: [slots][lanes][keys of a window] */
-    int64_t *window_of; /* [slots][3]: the head, member and window that is there */
+    int64_t *window_of; /* [slots][5]: head, segment and rate of the branch, member, window */
     ra_fetch fetch;     /* of what the next group will need */
     ra_score_stage stage;
 } ra_score_tiles;

@@ -24,7 +24,7 @@ typedef struct dtype_line {
 
 static const dtype_line DTYPES[] = {
     {"F32", 32, RA_F32},      {"F16", 16, RA_F16},   {"BF16", 16, RA_BF16},    {"I64", 64, RA_I64},
-    {"U8", 8, RA_U8},         {"BOOL", 8, RA_U8},    {"F64", 64, NO_DTYPE},    {"C64", 64, NO_DTYPE},
+    {"U8", 8, RA_U8},         {"BOOL", 8, RA_BOOL},  {"F64", 64, NO_DTYPE},    {"C64", 64, NO_DTYPE},
     {"U64", 64, NO_DTYPE},    {"I32", 32, NO_DTYPE}, {"U32", 32, NO_DTYPE},    {"I16", 16, NO_DTYPE},
     {"U16", 16, NO_DTYPE},    {"I8", 8, NO_DTYPE},   {"F8_E4M3", 8, NO_DTYPE}, {"F8_E5M2", 8, NO_DTYPE},
     {"F8_E8M0", 8, NO_DTYPE}, {"F4", 4, NO_DTYPE},   {"F6_E2M3", 6, NO_DTYPE}, {"F6_E3M2", 6, NO_DTYPE},

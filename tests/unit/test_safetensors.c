@@ -67,7 +67,7 @@ static void accepts_what_others_write(void **state)
         {"{\"q\":{\"dtype\":\"BF16\",\"shape\":[7,1],\"data_offsets\":[0,14]}}\n", 14, RA_BF16, 2, 7, 7},
         {"{\"q\":{\"dtype\":\"I64\",\"shape\":[],\"data_offsets\":[0,8]}}", 8, RA_I64, 0, 0, 1},
         {"{\"q\":{\"dtype\":\"U8\",\"shape\":[1,2,3,4,5,6,7,1],\"data_offsets\":[0,5040]}}", 5040, RA_U8, 8, 1, 5040},
-        {"{\"q\":{\"dtype\":\"BOOL\",\"shape\":[5,0],\"data_offsets\":[0,0]}}", 0, RA_U8, 2, 5, 0},
+        {"{\"q\":{\"dtype\":\"BOOL\",\"shape\":[5,0],\"data_offsets\":[0,0]}}", 0, RA_BOOL, 2, 5, 0},
         {"{\"q\":{\"dtype\":\"F32\",\"shape\":[0,9223372036854775807,3],\"data_offsets\":[0,0]}}", 0, RA_F32, 3, 0, 0},
         {"{ \"q\" : { \"data_offsets\" : [ 0 , 4 ] ,\t\"shape\" : [ 1 ] , \"dtype\" : \"F32\" } }", 4, RA_F32, 1, 1, 1},
         {"{\"__metadata__\":{\"format\":\"pt\"},\"q\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", 4,

@@ -16,8 +16,11 @@ integers lengths.npy '(2, 2)' 20 130 0 77
 integers places.npy '(2, 3)' 20 130 5 0 77 70
 quietly show --pattern blocks:7:local=1:stride=3 --length 90 --kv-length 130 --output counts.npy
 { npy mask.npy '|b1' False '(90, 130)' 0 && tail -c $((90 * 130)) counts.npy >>mask.npy; }
+safetensors mask.safetensors '{"seen":{"dtype":"BOOL","shape":[90,130],"data_offsets":[0,11700]}}' 0
+tail -c $((90 * 130)) counts.npy >>mask.safetensors
 for pattern in documents:3/40,0/10,80/79,7/1 causal+documents:@pairs.npy causal+lengths:@lengths.npy \
-    window:30,4+lengths:@places.npy mask:@mask.npy causal+mask:@mask.npy+lengths:@lengths.npy; do
+    window:30,4+lengths:@places.npy mask:@mask.npy causal+mask:@mask.npy+lengths:@lengths.npy \
+    mask:@mask.safetensors#seen+window:40; do
     judged --pattern "$pattern"
     judged --pattern "$pattern" --ring 3
 done

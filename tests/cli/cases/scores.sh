@@ -33,6 +33,11 @@ places=(--query-position 7 --key-position 3)
 run attend "${qkv[@]}" --output o.npy --scores "$all" "${places[@]}" --ring 3 --strategy allgather --transport threads
 run check "${qkv[@]}" --output o.npy --scores "$all" "${places[@]}" | hide_figures
 
+# A bias from a file in several dilated branches, whose members have the same numbers and are other rows.
+branches=(--scores bias:@bias.npy --pattern 'dilated:118/5,40/2,23/7' --query-position 0)
+run attend "${qkv[@]}" --output o.npy "${branches[@]}"
+run check "${qkv[@]}" --output o.npy "${branches[@]}" --rows 720 | hide_figures
+
 # A bias that stands for a mask: -inf, and the lowest float there is.
 cp bias.npy masked.npy
 printf '\0\0\200\377%.0s' {1..40} | dd of=masked.npy bs=4 seek=$((32 + 3 * 130)) conv=notrunc status=none
