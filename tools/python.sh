@@ -42,8 +42,8 @@ announce_environment() {
 }
 
 # wheel: build/dist/ringattn-VERSION-py3-none-manylinux_*.whl, with the libraries it needs inside. MPI is the system's.
+# Needs python_environment.
 wheel() {
-    python_environment || return
     local path=$PWD/build/python/bin:$PATH
     rm -rf build/dist build/wheel/dist
     PATH=$path build/python/bin/python -m pip wheel --quiet --disable-pip-version-check --no-build-isolation --no-deps \

@@ -54,6 +54,7 @@ python_suite() {
     printf '\n== tests: %s\n' "$name"
     announce_environment "$name"
     step "install" "${name}_environment" || return
+    [[ $name != python ]] || step "wheel" wheel || return
     OMP_WAIT_POLICY=passive timeout $((2 * seconds_most)) "build/$name/bin/python" -m pytest "$@" 2>&1 | tee "$log"
     summary=$(grep -E '^[^a-z]*[0-9]+ (passed|failed|skipped|error).* in [0-9.]+s' "$log" | tail -n 1)
     good=$(sed -nE 's/.*\b([0-9]+) passed.*/\1/p' <<<"$summary")
