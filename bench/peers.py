@@ -1,6 +1,6 @@
 """ringattn beside PyTorch and JAX on this machine: one process, interleaved calls, medians, and the error of each.
 
-    build/torch/bin/python bench/peers.py [--rounds N] [--only TEXT] [--without flex,jax]
+    build/torch/bin/python bench/peers.py [--rounds N] [--least] [--only TEXT] [--without flex,JAX]
 
 A row is a problem of peers_cases.py. Times are those of one call, forward, or forward and backward for training. The
 error is the largest difference from float64 over rows that are recomputed, relative to the largest element.
@@ -58,8 +58,8 @@ def calls_of(run) -> int:
     return max(1, int(0.002 / (time.perf_counter() - started)))
 
 
-def measure(runs: dict, rounds: int) -> dict:
-    """The median time of a call of each, in milliseconds. Contenders take turns, each round in another order."""
+def measure(runs: dict, rounds: int, least: bool) -> dict:
+    """The median or least time of a call of each, in milliseconds. Contenders take turns, each round in another order."""
     counts = {name: calls_of(run) for name, run in runs.items()}
     times = {name: [] for name in runs}
     names = list(runs)
@@ -69,7 +69,7 @@ def measure(runs: dict, rounds: int) -> dict:
             for _ in range(counts[name]):
                 runs[name]()
             times[name].append((time.perf_counter() - started) / counts[name] * 1e3)
-    return {name: statistics.median(values) for name, values in times.items()}
+    return {name: min(values) if least else statistics.median(values) for name, values in times.items()}
 
 
 def contenders(case: Case, tensors, names):
@@ -101,6 +101,7 @@ def processor() -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--least", action="store_true", help="least times in place of medians, for a loaded machine")
     parser.add_argument("--only", default="", help="problems whose name or dtype has this text")
     parser.add_argument("--without", default="", help="contenders to leave out: PyTorch, flex, JAX")
     options = parser.parse_args()
@@ -108,8 +109,9 @@ def main() -> int:
     left_out = {name.lower() for name in options.without.split(",")}
     names = [name for name in CONTENDERS if name.lower() not in left_out]
     load = os.getloadavg()[0]
-    print(f"{processor()}, {torch.get_num_threads()} threads, load {load:.1f} before; PyTorch "
-          f"{torch.__version__}; ringattn {ringattn.__version__}; {datetime.date.today()}\n")
+    kind = "least" if options.least else "median"
+    print(f"{kind} of {options.rounds} in ms; {processor()}, {torch.get_num_threads()} threads, load {load:.1f} before; "
+          f"PyTorch {torch.__version__}; ringattn {ringattn.__version__}; {datetime.date.today()}\n")
     print("| problem | dtype | " + " | ".join(names) + " |\n|---|---|" + "---|" * len(names), flush=True)
     notes = {}
     for case in CASES:
@@ -121,7 +123,7 @@ def main() -> int:
         if "ringattn" not in runs:
             break
         found = errors(case, tensors, {name: run() for name, run in runs.items()})
-        times = measure(runs, options.rounds)
+        times = measure(runs, options.rounds, options.least)
         print(f"| {case.name} | {case.dtype} | " + " | ".join(cell(name, times, found) for name in names) + " |",
               flush=True)
     for where, text in notes.items():
