@@ -7,6 +7,8 @@ set_property(TARGET ringattn PROPERTY SOVERSION)
 install(TARGETS ringattn LIBRARY DESTINATION lib COMPONENT python)
 install(TARGETS ringattn_command RUNTIME DESTINATION bin COMPONENT python)
 install(DIRECTORY include/ringattn DESTINATION include COMPONENT python PATTERN multihead.h EXCLUDE)
+# The full text of the licence, where this system has it.
+install(FILES /usr/share/common-licenses/Apache-2.0 DESTINATION . RENAME LICENSE.txt COMPONENT python OPTIONAL)
 
 foreach(name openmpi mpich)
   find_program(mpicc_${name} NAMES mpicc.${name})

@@ -6,6 +6,7 @@ packages_charts=(gnuplot-nox)
 packages_bench=(libopenblas0-pthread valgrind)
 packages_mpi=(libopenmpi-dev openmpi-bin libmpich-dev mpich)
 packages_python=(python3 python3-venv)
+packages_package=(dpkg-dev file)
 packages_lint=(clang-format clang-tidy shellcheck binutils)
 
 installed() {
