@@ -19,6 +19,7 @@ typedef struct training {
     lm_rank_line *ranks; /* of all, for the log */
     unsigned char *bytes, *next;
     double began, saved_at, save_seconds; /* the run; the last save: when, and how long it took */
+    int save_error;                       /* of the last save: an errno */
     int64_t began_at;                     /* the step */
     bool shown;                           /* progress, on a terminal */
 } training;
@@ -135,12 +136,23 @@ static void save(training *t, bool last)
         return;
     lm_log_sync(&t->log);
     t->state.log_bytes = t->log.length;
-    int wrong = lm_checkpoint_save(t->options->checkpoint, &t->state, t->model.parameters, &t->adam);
-    if (wrong)
+    t->save_error = lm_checkpoint_save(t->options->checkpoint, &t->state, t->model.parameters, &t->adam);
+    if (t->save_error)
         fprintf(stderr, "lm: --checkpoint '%s': not saved after step %lld: %s; training goes on\n",
-                t->options->checkpoint, (long long)t->state.step, strerror(wrong));
+                t->options->checkpoint, (long long)t->state.step, strerror(t->save_error));
     t->saved_at = lm_clock();
     t->save_seconds = t->saved_at - begin;
+}
+
+/* What rank 0 could not write to the end. */
+static int check_written(const training *t)
+{
+    if (t->save_error)
+        return lm_say(t->world, LM_WORK, "--checkpoint '%s': the trained model could not be saved: %s",
+                      t->options->checkpoint, strerror(t->save_error));
+    if (t->log.pending_size)
+        return lm_say(t->world, LM_WORK, "--log '%s': its last lines could not be written", t->options->log);
+    return LM_OK;
 }
 
 static int read_batch(training *t)
@@ -221,7 +233,7 @@ static int run_steps(training *t)
         code = step(t, &loss);
     if (!code && t->world->rank == 0 && isfinite(loss))
         printf("step %lld: %.5f nats, %.5f bits a byte\n", (long long)t->state.step, loss, loss / LM_LN2);
-    return code;
+    return code ? code : check_written(t);
 }
 
 int lm_train(const lm_options *options, const lm_world *world)

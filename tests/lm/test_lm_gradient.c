@@ -48,7 +48,7 @@ static double check(const lm_model *m, const unsigned char *text, double *p)
     for (int64_t index = 0; lm_tensor_at(&m->config, index, &t); index++) {
         double largest = 0;
         for (int64_t i = t.first; i < t.first + t.count; i++)
-            largest = fmax(largest, fabs(m->gradients[i]));
+            largest = fmax(largest, fabs((double)m->gradients[i]));
         for (int64_t i = t.first + m->world->rank * EVERY; i < t.first + t.count;
              i += (int64_t)EVERY * m->world->ranks) {
             double was = p[i];

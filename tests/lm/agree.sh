@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# Losses do not depend on the number of ranks, the order or the strategy; the same ranks give the same bits.
+# shellcheck source=tests/lm/lib.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+training=(train "${model[@]}" --context 333 --batch 2 --steps 50 --warmup 5)
+
+must 1 "${training[@]}" --log alone.jsonl
+[[ $(losses alone.jsonl | wc -l) == 50 && $(grep -c loss alone.jsonl) == 50 ]] || fail "alone.jsonl has not 50 losses"
+losses alone.jsonl >alone
+
+# agrees LOG WHAT: to 1e-5 in the first 10 steps, to 1e-4 in all.
+agrees() {
+    losses "$1" | paste alone - | awk -v what="$2" '
+        { off = ($1 - $2) / $1; off = off < 0 ? -off : off; if (off > most) most = off }
+        NR <= 10 && off > 1e-5 || !(off <= 1e-4) { print what ": step " NR ": " $1 " and " $2; bad = 1 }
+        END { if (NR != 50) { print what ": " NR " steps"; bad = 1 }; print what ": " most; exit bad }' || fail "$2"
+}
+
+for r in "${ranks[@]}"; do
+    must "$r" "${training[@]}" --log ring.jsonl
+    agrees ring.jsonl "$r ranks"
+done
+lasting ring.jsonl >first
+must "$r" "${training[@]}" --log again.jsonl
+lasting again.jsonl | cmp - first || fail "two runs of $r ranks differ"
+((r > 1)) || exit 0
+must 3 "${training[@]}" --log b.jsonl --strategy broadcast --order striped
+agrees b.jsonl "3 ranks, broadcast, striped"
+[[ $(losses b.jsonl | head -n 1) == "$(head -n 1 alone)" ]] || fail "broadcast: the first loss has other bits"
+must 2 "${training[@]}" --log g.jsonl --strategy allgather --order contiguous
+agrees g.jsonl "2 ranks, allgather, contiguous"
+must 2 "${training[@]}" --log d.jsonl --pattern "dilated:64/1,256/2+causal"
+must 1 "${training[@]}" --log e.jsonl --pattern "dilated:64/1,256/2+causal"
+losses e.jsonl >alone
+agrees d.jsonl "2 ranks, dilated"
