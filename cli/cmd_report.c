@@ -1,10 +1,11 @@
-/* ringattn report: what rows of ringattn bench say, as a page, text or tables. */
+/* ringattn report: what rows of ringattn bench or logs of trainings say, as a page, text or tables. */
 #include "args.h"
 #include "commands.h"
 #include "interrupt.h"
 #include "output_file.h"
 #include "report.h"
 #include "report/document.h"
+#include "report/training.h"
 
 #include <errno.h>
 #include <getopt.h>
@@ -20,6 +21,7 @@ typedef struct report_job {
     char **paths; /* of the results */
     int path_count;
     rows rows;
+    trainings trainings; /* of logs; then there are no rows */
 } report_job;
 
 static int parse(report_job *job, int argc, char **argv)
@@ -43,7 +45,8 @@ static int parse(report_job *job, int argc, char **argv)
     };
     const arg_command command = {
         .verb = "report",
-        .summary = "What rows of ringattn bench --output say: memory, throughput, ranks, roofline, comparisons.",
+        .summary = "What rows of ringattn bench --output say: memory, throughput, ranks, roofline, comparisons.\n"
+                   "Of logs of trainings (lm train --log): loss over tokens, speed, waiting, memory.",
         .options = options,
         .option_count = sizeof options / sizeof *options,
         .notes =
@@ -95,8 +98,28 @@ static void complain(void *user, const char *path, int line, const char *what)
         report(EXIT_OK, "%s:%d: %s", path, line, what);
 }
 
+/* Logs of trainings: all files are, or none is. */
+static int read_trainings(report_job *job)
+{
+    for (int i = 0; i < job->path_count; i++) {
+        const char *path = job->paths[i];
+        int complaints = 0;
+        if (!training_is_log(path))
+            return report(EXIT_USAGE, "%s: is no log of a training, and '%s' is one: a report is of one kind of files",
+                          path, job->paths[0]);
+        if (trainings_read(&job->trainings, path, complain, &complaints) < 0)
+            return report(EXIT_USAGE, "%s: cannot be read: %s", path, strerror(errno));
+        if (complaints)
+            report(EXIT_OK, "%s: %d lines left out", path, complaints);
+    }
+    return job->form == CSV ? report(EXIT_USAGE, "--format csv: is for rows of ringattn bench, not for trainings")
+                            : EXIT_OK;
+}
+
 static int read_results(report_job *job)
 {
+    if (job->path_count > 0 && training_is_log(job->paths[0]))
+        return read_trainings(job);
     for (int i = 0; i < job->path_count; i++) {
         const char *path = job->paths[i];
         int complaints = 0;
@@ -125,7 +148,10 @@ static int write_form(const report_job *job, FILE *stream)
     }
     document d;
     interrupt_release(); /* nothing is begun yet */
-    document_make(&d, &job->rows);
+    if (job->trainings.count)
+        document_make_training(&d, &job->trainings);
+    else
+        document_make(&d, &job->rows);
     interrupt_install();
     const char *problem = WRITERS[job->form](&d, stream);
     int code = interrupted() ? interrupt_exit() : problem ? report(EXIT_WORK, "%s", problem) : EXIT_OK;
@@ -184,5 +210,6 @@ int cmd_report(int argc, char **argv)
     if (!code)
         code = write_report(&job);
     rows_free(&job.rows);
+    trainings_free(&job.trainings);
     return code;
 }
