@@ -7,6 +7,7 @@ packages_bench=(libopenblas0-pthread valgrind)
 packages_mpi=(libopenmpi-dev openmpi-bin libmpich-dev mpich)
 packages_python=(python3 python3-venv)
 packages_package=(dpkg-dev file)
+packages_lm=(bible-kjv bible-kjv-text bowtie-examples)
 packages_lint=(clang-format clang-tidy shellcheck binutils)
 
 installed() {

@@ -55,7 +55,7 @@ static lm_tensor block_array(const lm_config *c, int64_t which)
 bool lm_tensor_at(const lm_config *c, int64_t index, lm_tensor *tensor)
 {
     if (index == 0) {
-        *tensor = (lm_tensor){0, LM_BYTES * c->embed, 1 / sqrt((double)c->embed)};
+        *tensor = (lm_tensor){0, LM_BYTES * c->embed, 0.02}; /* small: a byte must not predict itself at first */
         return true;
     }
     int64_t layer = (index - 1) / BLOCK_ARRAYS, which = (index - 1) % BLOCK_ARRAYS;

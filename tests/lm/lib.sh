@@ -5,6 +5,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/../mpi/lib.sh"
 # A text with something to learn, and a small model of odd sizes.
 for ((i = 0; i < 400; i++)); do echo "line $((i * i % 97)) says $((i % 7)) and then ${RANDOM:+more}"; done >text
 model=(--data text --layers 2 --embed 36 --heads 2 --threads 1)
+export OMPI_MCA_mpi_yield_when_idle=1 # more ranks than cores
 ranks=(1)
 if ((${#mpirun[@]})); then ranks=(1 2 3 4); fi
 

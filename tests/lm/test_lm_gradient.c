@@ -39,6 +39,12 @@ static double mean_loss(const double *parameters, const unsigned char *text)
     return sum / (BATCH * CONTEXT);
 }
 
+/* Parameters between two that are differentiated: more where each one takes longer. */
+static int64_t apart(void)
+{
+    return getenv("RINGATTN_SANITIZED") ? (int64_t)EVERY * 8 : EVERY;
+}
+
 /* The largest difference, relative to the largest gradient of the parameter's array. */
 static double check(const lm_model *m, const unsigned char *text, double *p)
 {
@@ -49,8 +55,7 @@ static double check(const lm_model *m, const unsigned char *text, double *p)
         double largest = 0;
         for (int64_t i = t.first; i < t.first + t.count; i++)
             largest = fmax(largest, fabs((double)m->gradients[i]));
-        for (int64_t i = t.first + m->world->rank * EVERY; i < t.first + t.count;
-             i += (int64_t)EVERY * m->world->ranks) {
+        for (int64_t i = t.first + m->world->rank * apart(); i < t.first + t.count; i += apart() * m->world->ranks) {
             double was = p[i];
             p[i] = was + step;
             double above = mean_loss(p, text);
