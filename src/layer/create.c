@@ -5,6 +5,7 @@
 #include <limits.h>
 #include <math.h>
 #include <ringattn/transport.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -172,7 +173,7 @@ static ra_status plan_pass(ra_layer *layer, const ra_ring_options *ring, int bac
     describe_problem(layer, &problem, &options);
     ra_ring_options pass = *ring;
     pass.rank = layer->rank < 0 ? RA_ALL_RANKS : layer->rank;
-    pass.backward = backward, pass.gradients = 7, pass.lse = 1, pass.d_lse = 0;
+    pass.lent = 1, pass.backward = backward, pass.gradients = 7, pass.lse = 1, pass.d_lse = 0;
     pass.q_dtype = pass.k_dtype = pass.v_dtype = pass.o_dtype = RA_F32;
     pass.d_output_dtype = pass.d_q_dtype = pass.d_k_dtype = pass.d_v_dtype = RA_F32;
     ra_status status = ra_ring_plan_create(&problem, &options, &pass, plan);
@@ -180,6 +181,65 @@ static ra_status plan_pass(ra_layer *layer, const ra_ring_options *ring, int bac
         status = ra_ring_plan_rank(*plan, layer->rank < 0 ? 0 : layer->rank, info);
     if (!status)
         *bytes = layer->rank < 0 ? ra_ring_plan_process_bytes(*plan) : info->peak_bytes;
+    return status;
+}
+
+/* Whether any of the texts' terms is one of those that go by index: the rows of a rank alone would begin at 0. */
+static bool goes_by_index(const ra_layer_options *o)
+{
+    static const char *const TERMS[] = {"documents", "lengths", "mask", "blocks", "bias"};
+    for (size_t i = 0; i < sizeof TERMS / sizeof *TERMS; i++)
+        if ((o->pattern && strstr(o->pattern, TERMS[i])) || (o->scores && strstr(o->scores, TERMS[i])))
+            return true;
+    return false;
+}
+
+static bool nothing_travels(const ra_ring_plan *plan, int ranks)
+{
+    for (int rank = 0; rank < ranks; rank++) {
+        ra_rank_info info = RA_RANK_INFO_INIT;
+        if (ra_ring_plan_rank(plan, rank, &info) || info.bytes_sent || info.bytes_received)
+            return false;
+    }
+    return true;
+}
+
+/*
+ * Whether no row sees a key of another rank, as in segments and windows that ranks do not divide. Then each rank has a
+ * problem of its own, without the chunks and row states of a ring. All ranks must answer the same, so nothing here
+ * depends on which one this is. With broadcast the bits are those of the whole problem, which a part may not have.
+ */
+static bool each_alone(const ra_layer *layer, const ra_ring_options *ring)
+{
+    const ra_score_arrays *arrays = layer->o.score_arrays;
+    bool summed = arrays && (arrays->d_slopes || arrays->d_table || arrays->d_bias || arrays->d_sinks);
+    return layer->rank >= 0 && ring->strategy == RA_STRATEGY_RING && ring->order == RA_ORDER_CONTIGUOUS &&
+           !ring->q_pieces && !ring->kv_pieces && !ring->watch && !summed && !goes_by_index(&layer->o) &&
+           nothing_travels(layer->ring_forward, ring->ranks) && nothing_travels(layer->ring_back, ring->ranks);
+}
+
+/* The rank's rows as a problem of their own, at their true positions. */
+static ra_status plan_alone(ra_layer *layer, double pairs)
+{
+    ra_problem problem = RA_PROBLEM_INIT;
+    ra_options options = RA_OPTIONS_INIT;
+    ra_plan_info forward = RA_PLAN_INFO_INIT, backward = RA_PLAN_INFO_INIT;
+    describe_problem(layer, &problem, &options);
+    problem.q_len = problem.kv_len = layer->rows;
+    problem.key_position += layer->rows ? layer->positions[0] : 0;
+    options.threads = layer->threads;
+    ra_status status = ra_plan_create(&problem, &options, &layer->plan);
+    if (!status)
+        status = ra_plan_describe(layer->plan, &forward);
+    if (!status)
+        status = ra_plan_describe_backward(layer->plan, &backward);
+    if (!status && forward.pairs_visible != pairs)
+        return ra_transport_fail(RA_ERROR_INTERNAL, "rank %d: %.0f pairs by themselves, %.0f as a part of the whole",
+                                 layer->rank, forward.pairs_visible, pairs);
+    layer->attention_forward_bytes = forward.peak_bytes, layer->attention_backward_bytes = backward.peak_bytes;
+    ra_ring_plan_free(layer->ring_forward);
+    ra_ring_plan_free(layer->ring_back);
+    layer->ring_forward = layer->ring_back = NULL;
     return status;
 }
 
@@ -201,6 +261,8 @@ static ra_status plan_rank(ra_layer *layer, const ra_ring_options *ring, double 
     int share = layer->rank < 0 ? whole.threads : whole.threads / layer->ranks;
     layer->threads = layer->o.threads ? layer->o.threads : share > 1 ? share : 1;
     *pairs = layer->rank < 0 ? whole.pairs_visible : forward.pairs_visible;
+    if (!status && each_alone(layer, ring))
+        status = plan_alone(layer, *pairs);
     return status;
 }
 

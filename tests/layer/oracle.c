@@ -21,7 +21,10 @@ void oracle_count(oracle *s)
                                     rms,
                                     ln,
                                     ln,
-                                    o->batch * o->rows * e};
+                                    o->batch * o->rows * e,
+                                    s->scored ? o->heads : 0,
+                                    s->scored ? o->heads : 0,
+                                    s->scored ? o->rows * o->rows : 0};
     for (int i = 0; i < ORACLE_PARTS; i++)
         s->count[i] = counts[i];
 }
@@ -60,22 +63,40 @@ static void finish(const oracle *s, int norm, int64_t heads, int64_t position, d
     }
 }
 
-static void attend(const oracle *s, int64_t row, const double *q, const double *k, const double *v, double *out)
+static double score(const oracle *s, int64_t head, int64_t row, int64_t key, double product)
 {
-    int64_t dim = s->o.head_dim, width = s->o.kv_heads * dim, keys = s->causal ? row + 1 : s->o.rows;
-    double total = 0, most = -INFINITY, *weight = malloc((size_t)keys * sizeof(double));
-    for (int64_t j = 0; j < keys; j++) {
-        weight[j] = dot(dim, q, k + j * width) / sqrt((double)dim);
-        most = fmax(most, weight[j]);
-    }
-    for (int64_t j = 0; j < keys; j++)
-        total += weight[j] = exp(weight[j] - most);
-    for (int64_t i = 0; i < dim; i++) {
+    if (!s->scored)
+        return product;
+    double capped = 3 * tanh(product / 3), apart = fabs((double)(row - key));
+    return capped - s->part[ORACLE_SLOPES][head] * apart + s->part[ORACLE_BIAS][row * s->o.rows + key];
+}
+
+static int times_seen(const oracle *s, int64_t head, int64_t row, int64_t key)
+{
+    uint8_t count = 0;
+    if (!s->plan)
+        return !s->causal || key <= row;
+    ra_plan_visible(s->plan, head, row, key, 1, &count);
+    return count;
+}
+
+static void attend(const oracle *s, int64_t head, int64_t row, const double *q, const double *k, const double *v,
+                   double *out)
+{
+    int64_t dim = s->o.head_dim, width = s->o.kv_heads * dim, keys = s->o.rows;
+    double total = s->scored ? exp(s->part[ORACLE_SINKS][head]) : 0;
+    for (int64_t i = 0; i < dim; i++)
         out[i] = 0;
-        for (int64_t j = 0; j < keys; j++)
-            out[i] += weight[j] / total * v[j * width + i];
+    for (int64_t j = 0; j < keys; j++) {
+        int times = times_seen(s, head, row, j);
+        double product = times ? dot(dim, q, k + j * width) / sqrt((double)dim) : 0;
+        double weight = times ? times * exp(score(s, head, row, j, product)) : 0;
+        total += weight;
+        for (int64_t i = 0; i < dim; i++)
+            out[i] += weight * v[j * width + i];
     }
-    free(weight);
+    for (int64_t i = 0; i < dim; i++)
+        out[i] = total > 0 ? out[i] / total : 0;
 }
 
 static void norm_output(const oracle *s, int64_t width, double *row)
@@ -107,7 +128,7 @@ void oracle_forward(const oracle *s, double *y)
         int64_t begin = t / o->rows * o->rows;
         for (int64_t h = 0; h < o->heads; h++) {
             int64_t at = begin * kw + h / (o->heads / o->kv_heads) * dim;
-            attend(s, t - begin, q + t * qw + h * dim, k + at, v + at, a + t * qw + h * dim);
+            attend(s, h, t - begin, q + t * qw + h * dim, k + at, v + at, a + t * qw + h * dim);
         }
         if (o->output_norm)
             norm_output(s, qw, a + t * qw);

@@ -20,6 +20,8 @@ typedef struct model {
     float *y, *d_y;
     ra_layer_parameters p;
     ra_layer_gradients d;
+    ra_tensor views[6]; /* of slopes, sinks and bias, then of their gradients */
+    ra_score_arrays arrays;
 } model;
 
 static float *numbers(int64_t count)
@@ -27,11 +29,24 @@ static float *numbers(int64_t count)
     return calloc((size_t)count + 1, sizeof(float));
 }
 
-static model *make_model(ra_layer_options o, int causal)
+static void make_arrays(model *m)
+{
+    int64_t heads = m->s.o.heads, rows = m->s.o.rows;
+    for (int i = 0; i < 6; i++) {
+        const float *data = (i < 3 ? m->f : m->g)[ORACLE_SLOPES + i % 3];
+        m->views[i] = i % 3 < 2 ? ra_tensor_dense(data, RA_F32, RA_BSHD, 1, 1, heads, 1)
+                                : ra_tensor_dense(data, RA_F32, RA_BSHD, 1, rows, 1, rows);
+    }
+    m->arrays = (ra_score_arrays)RA_SCORE_ARRAYS_INIT;
+    m->arrays.slopes = &m->views[0], m->arrays.sinks = &m->views[1], m->arrays.bias = &m->views[2];
+    m->arrays.d_slopes = &m->views[3], m->arrays.d_sinks = &m->views[4], m->arrays.d_bias = &m->views[5];
+    m->s.o.scores = ORACLE_SCORES, m->s.o.score_arrays = &m->arrays;
+}
+
+static model *make_any(ra_layer_options o, int causal, int scored)
 {
     model *m = calloc(1, sizeof *m);
-    o.pattern = causal ? "causal" : "full";
-    m->s.o = o, m->s.causal = causal;
+    m->s.o = o, m->s.causal = causal, m->s.scored = scored;
     oracle_count(&m->s);
     for (int i = 0; i < ORACLE_PARTS; i++) {
         int64_t n = m->s.count[i];
@@ -40,7 +55,7 @@ static model *make_model(ra_layer_options o, int causal)
         if (n)
             ra_generate(RA_NORMAL, 7 + (uint64_t)i, 0, n, m->f[i]);
         for (int64_t j = 0; j < n; j++) {
-            m->f[i][j] *= i < 4 ? 0.3F : 1;
+            m->f[i][j] *= i < 4 || i == ORACLE_SLOPES ? 0.3F : 1;
             m->s.part[i][j] = m->f[i][j];
         }
     }
@@ -50,7 +65,15 @@ static model *make_model(ra_layer_options o, int causal)
                                  m->f[6],     m->f[7], m->f[8], m->f[9], m->f[10], m->f[11]};
     m->d = (ra_layer_gradients){sizeof m->d, m->g[0], m->g[1], m->g[2], m->g[3],  m->g[4], m->g[5],
                                 m->g[6],     m->g[7], m->g[8], m->g[9], m->g[10], m->g[11]};
+    if (scored)
+        make_arrays(m);
     return m;
+}
+
+static model *make_model(ra_layer_options o, int causal)
+{
+    o.pattern = causal ? "causal" : "full";
+    return make_any(o, causal, 0);
 }
 
 static void free_model(model *m)
@@ -171,6 +194,36 @@ static void test_everything(void **state)
         check_output(m), check_gradients(m);
         free_model(m);
     }
+}
+
+/* Who sees whom, by the plan of the attention alone. */
+static ra_plan *seen(const ra_layer_options *o)
+{
+    ra_problem problem = RA_PROBLEM_INIT;
+    ra_plan *plan = NULL;
+    problem.batch = o->batch, problem.q_len = o->rows, problem.heads = o->heads, problem.kv_heads = o->kv_heads;
+    problem.head_dim = o->head_dim, problem.pattern = o->pattern, problem.key_position = o->first_position;
+    ok(ra_plan_create(&problem, NULL, &plan));
+    return plan;
+}
+
+/* Any pattern, with and without terms of scores, whose arrays have gradients too. */
+static void test_patterns(void **state)
+{
+    (void)state;
+    static const char *const PATTERNS[] = {"full",     "causal",          "window:3,1",      "dilated:4/1,8/2+causal",
+                                           "chunks:5", "documents:4,7,2", "blocks:2:local=2"};
+    for (size_t i = 0; i < sizeof PATTERNS / sizeof *PATTERNS; i++)
+        for (int scored = 0; scored < 2; scored++) {
+            ra_layer_options o = everything(13);
+            o.pattern = PATTERNS[i], o.batch = 1 + scored, o.recompute = scored;
+            model *m = make_any(o, 0, scored);
+            ra_plan *plan = seen(&o);
+            m->s.plan = plan;
+            run_options(m);
+            check_output(m), check_gradients(m);
+            ra_plan_free(plan), free_model(m);
+        }
 }
 
 static void same(const model *a, const model *b)
@@ -376,9 +429,9 @@ static void test_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_plain),   cmocka_unit_test(test_everything), cmocka_unit_test(test_bits),
-        cmocka_unit_test(test_ranks),   cmocka_unit_test(test_simulation), cmocka_unit_test(test_decode),
-        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_plain),  cmocka_unit_test(test_everything), cmocka_unit_test(test_patterns),
+        cmocka_unit_test(test_bits),   cmocka_unit_test(test_ranks),      cmocka_unit_test(test_simulation),
+        cmocka_unit_test(test_decode), cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
