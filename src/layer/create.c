@@ -125,7 +125,12 @@ static ra_status make_rows(ra_layer *layer, int64_t rows)
     return RA_OK;
 }
 
-static ra_status plan_whole(ra_layer *layer, double *pairs)
+/* (query, key) pairs of the two passes. On a rank they may differ: a backward pass may go by its keys. */
+typedef struct layer_pairs {
+    double forward, backward;
+} layer_pairs;
+
+static ra_status plan_whole(ra_layer *layer, layer_pairs *pairs)
 {
     ra_problem problem = RA_PROBLEM_INIT;
     ra_options options = RA_OPTIONS_INIT;
@@ -140,7 +145,7 @@ static ra_status plan_whole(ra_layer *layer, double *pairs)
         status = make_rows(layer, layer->o.rows);
     layer->threads = layer->o.threads ? layer->o.threads : forward.threads;
     layer->attention_forward_bytes = forward.peak_bytes, layer->attention_backward_bytes = backward.peak_bytes;
-    *pairs = forward.pairs_visible;
+    pairs->forward = pairs->backward = forward.pairs_visible;
     return status;
 }
 
@@ -219,7 +224,7 @@ static bool each_alone(const ra_layer *layer, const ra_ring_options *ring)
 }
 
 /* The rank's rows as a problem of their own, at their true positions. */
-static ra_status plan_alone(ra_layer *layer, double pairs)
+static ra_status plan_alone(ra_layer *layer, layer_pairs *pairs)
 {
     ra_problem problem = RA_PROBLEM_INIT;
     ra_options options = RA_OPTIONS_INIT;
@@ -233,9 +238,10 @@ static ra_status plan_alone(ra_layer *layer, double pairs)
         status = ra_plan_describe(layer->plan, &forward);
     if (!status)
         status = ra_plan_describe_backward(layer->plan, &backward);
-    if (!status && forward.pairs_visible != pairs)
+    if (!status && forward.pairs_visible != pairs->forward)
         return ra_transport_fail(RA_ERROR_INTERNAL, "rank %d: %.0f pairs by themselves, %.0f as a part of the whole",
-                                 layer->rank, forward.pairs_visible, pairs);
+                                 layer->rank, forward.pairs_visible, pairs->forward);
+    pairs->backward = pairs->forward;
     layer->attention_forward_bytes = forward.peak_bytes, layer->attention_backward_bytes = backward.peak_bytes;
     ra_ring_plan_free(layer->ring_forward);
     ra_ring_plan_free(layer->ring_back);
@@ -243,7 +249,7 @@ static ra_status plan_alone(ra_layer *layer, double pairs)
     return status;
 }
 
-static ra_status plan_rank(ra_layer *layer, const ra_ring_options *ring, double *pairs)
+static ra_status plan_rank(ra_layer *layer, const ra_ring_options *ring, layer_pairs *pairs)
 {
     ra_rank_info forward = RA_RANK_INFO_INIT, backward = RA_RANK_INFO_INIT;
     ra_plan_info whole = RA_PLAN_INFO_INIT;
@@ -260,13 +266,14 @@ static ra_status plan_rank(ra_layer *layer, const ra_ring_options *ring, double 
         status = read_rows(layer);
     int share = layer->rank < 0 ? whole.threads : whole.threads / layer->ranks;
     layer->threads = layer->o.threads ? layer->o.threads : share > 1 ? share : 1;
-    *pairs = layer->rank < 0 ? whole.pairs_visible : forward.pairs_visible;
+    pairs->forward = layer->rank < 0 ? whole.pairs_visible : forward.pairs_visible;
+    pairs->backward = layer->rank < 0 ? whole.pairs_visible : backward.pairs_visible;
     if (!status && each_alone(layer, ring))
-        status = plan_alone(layer, *pairs);
+        status = plan_alone(layer, pairs);
     return status;
 }
 
-static void count(ra_layer *layer, double pairs)
+static void count(ra_layer *layer, const layer_pairs *pairs)
 {
     ra_layer_kept kept = {{NULL, NULL, NULL}, NULL, NULL};
     ra_layer_forward_parts forward;
@@ -278,7 +285,7 @@ static void count(ra_layer *layer, double pairs)
     double inputs =
         2.0 * (double)layer->tokens * (double)layer->o.embed * (double)(layer->q_width + 2 * layer->kv_width);
     double outputs = 2.0 * (double)layer->tokens * (double)layer->o.embed * (double)layer->q_width;
-    double attention = 4 * pairs * (double)layer->o.head_dim;
+    double dim = (double)layer->o.head_dim;
     ra_layer_info info = RA_LAYER_INFO_INIT;
     info.threads = layer->threads, info.rows = layer->rows;
     info.layer_bytes = (int64_t)sizeof *layer + (layer->spare ? (int64_t)sizeof *layer->spare : 0) +
@@ -288,8 +295,9 @@ static void count(ra_layer *layer, double pairs)
     info.forward_bytes = plain.used + layer->attention_forward_bytes;
     info.training_bytes = layer->o.cache ? 0 : training.used + layer->attention_forward_bytes;
     info.backward_bytes = layer->o.cache ? 0 : back.used + layer->attention_backward_bytes;
-    info.forward_flops = inputs + outputs + attention;
-    info.backward_flops = layer->o.cache ? 0 : (layer->o.recompute ? 3 : 2) * inputs + 2 * outputs + 2.5 * attention;
+    info.forward_flops = inputs + outputs + 4 * dim * pairs->forward;
+    info.backward_flops =
+        layer->o.cache ? 0 : (layer->o.recompute ? 3 : 2) * inputs + 2 * outputs + 10 * dim * pairs->backward;
     layer->info = info;
 }
 
@@ -302,7 +310,7 @@ static ra_status make(const ra_layer_options *options, const ra_ring_options *ri
     if (!layer)
         return ra_transport_fail(RA_ERROR_MEMORY, "no memory for a layer");
     layer->o = (ra_layer_options)RA_LAYER_OPTIONS_INIT, layer->comm = comm;
-    double pairs = 0;
+    layer_pairs pairs = {0, 0};
     ra_status status = ra_blas_check();
     if (!status)
         status = ra_layer_copy_in(&layer->o, options, &ra_layer_sized_options);
@@ -324,7 +332,7 @@ static ra_status make(const ra_layer_options *options, const ra_ring_options *ri
         return status;
     }
     layer->o.pattern = layer->o.scores = NULL, layer->o.score_arrays = NULL;
-    count(layer, pairs);
+    count(layer, &pairs);
     *made = layer;
     return RA_OK;
 }
