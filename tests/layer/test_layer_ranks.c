@@ -164,6 +164,37 @@ static void test_simulation(void **state)
 
 /* ---- Caches ---------------------------------------------------------------------------------------------------- */
 
+/* Two sequences, a window and rotary positions: prompt and single tokens give what one pass over all of them gives. */
+static void test_decode_batch(void **state)
+{
+    (void)state;
+    enum { ROWS = 11, PROMPT = 6, BATCH = 2 };
+    ra_layer_options o = everything(ROWS);
+    o.pattern = "window:3,0", o.rotary_interleaved = 1;
+    model *m = make_any(o, 1, 0);
+    run_options(m);
+    int64_t e = o.embed, width = o.kv_heads * o.head_dim;
+    float *k = numbers(BATCH * ROWS * width), *v = numbers(BATCH * ROWS * width), *x = numbers(BATCH * PROMPT * e);
+    float *y = numbers(BATCH * PROMPT * e);
+    ra_layer_cache cache = {k, v, ROWS, 0};
+    ra_layer *prompt = NULL, *next = NULL;
+    o.cache = ROWS, o.rows = PROMPT;
+    ok(ra_layer_create(&o, &prompt));
+    o.rows = 1;
+    ok(ra_layer_create(&o, &next));
+    for (int64_t t = 0; t < ROWS; t += t ? 1 : PROMPT) {
+        int64_t rows = t ? 1 : PROMPT;
+        for (int64_t b = 0; b < BATCH; b++)
+            memcpy(x + b * rows * e, m->f[ORACLE_X] + (b * ROWS + t) * e, (size_t)(rows * e) * sizeof(float));
+        ok(ra_layer_decode(t ? next : prompt, &m->p, x, y, &cache, NULL));
+        for (int64_t b = 0; b < BATCH; b++)
+            for (int64_t i = 0; i < rows * e; i++)
+                close_to(y[b * rows * e + i], m->y[(b * ROWS + t) * e + i], 1);
+    }
+    ra_layer_free(prompt), ra_layer_free(next);
+    free(k), free(v), free(x), free(y), free_model(m);
+}
+
 static void test_decode(void **state)
 {
     (void)state;
@@ -192,12 +223,33 @@ static void test_decode(void **state)
     free(k), free(v), free_model(m);
 }
 
+static void test_ring_refused(void **state)
+{
+    (void)state;
+    ra_layer_options o = everything(8);
+    ra_ring_options ring = RA_RING_OPTIONS_INIT;
+    ra_layer *layer = NULL;
+    ra_comm *comm = NULL;
+    ok(ra_comm_sim(2, &comm));
+    ring.ranks = 3;
+    assert_int_equal(ra_layer_create_on_rank(&o, &ring, comm, &layer), RA_ERROR_ARGUMENT);
+    assert_string_equal(ra_last_message(), "ring options have 3 ranks, the communicator 2");
+    ring.ranks = 2, ring.size = 12;
+    assert_int_equal(ra_layer_create_on_rank(&o, &ring, comm, &layer), RA_ERROR_ARGUMENT);
+    ring.size = sizeof ring + 8;
+    assert_int_equal(ra_layer_create_on_rank(&o, &ring, comm, &layer), RA_ERROR_ARGUMENT);
+    ring.size = sizeof ring, o.cache = 8;
+    assert_int_equal(ra_layer_create_on_rank(&o, &ring, comm, &layer), RA_ERROR_UNSUPPORTED);
+    assert_int_equal(ra_layer_create_on_rank(&o, NULL, comm, &layer), RA_ERROR_ARGUMENT);
+    assert_null(layer);
+    ra_comm_free(comm);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_ranks),
-        cmocka_unit_test(test_simulation),
-        cmocka_unit_test(test_decode),
+        cmocka_unit_test(test_ranks),        cmocka_unit_test(test_simulation),   cmocka_unit_test(test_decode),
+        cmocka_unit_test(test_decode_batch), cmocka_unit_test(test_ring_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
