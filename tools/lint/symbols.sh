@@ -11,9 +11,13 @@ if [[ $shared != *ra_forward* || $archive != *ra_forward* ]]; then
     echo "nm does not find ra_forward: nothing was checked" >&2
     exit 1
 fi
-for mpi in build/src/transport/mpi/libringattn_*mpi*.so; do
-    if [[ -e $mpi ]]; then shared+=$'\n'$(nm --dynamic --defined-only --format=posix "$mpi" | cut -d ' ' -f 1); fi
+for library in build/src/transport/mpi/libringattn_*mpi*.so build/src/layer/libringattn_multihead.so; do
+    if [[ -e $library ]]; then shared+=$'\n'$(nm --dynamic --defined-only --format=posix "$library" | cut -d ' ' -f 1); fi
 done
+layer=build/src/layer/libringattn_multihead.a
+if [[ -e $layer ]]; then
+    archive+=$'\n'$(nm --extern-only --defined-only --format=posix "$layer" | sed -n 's/^\([^ ]*\) [A-Z] .*/\1/p')
+fi
 if printf '%s\n%s\n' "$shared" "$archive" | grep -v '^ra_'; then
     echo "the symbols above do not begin with ra_" >&2
     exit 1

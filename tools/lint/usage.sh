@@ -1,9 +1,13 @@
 #!/usr/bin/env bash
-# Programs in documentation are examples to the letter: what the header and docs/SCORES.md teach compiles and runs.
+# Programs in documentation are examples to the letter: what the headers and docs/SCORES.md teach compiles and runs.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
-sed -n '/^ \*     #include/,/^ \*     }$/ s/^ \*\( \{5\}\)\{0,1\}//p' include/ringattn/ringattn.h |
-    diff -u - examples/causal.c
+# program HEADER: the one in its opening comment.
+program() {
+    sed -n '/^ \*     #include/,/^ \*     }$/ s/^ \*\( \{5\}\)\{0,1\}//p' "$1"
+}
+program include/ringattn/ringattn.h | diff -u - examples/causal.c
+program include/ringattn/multihead.h | diff -u - examples/layer.c
 # shellcheck disable=SC2016 # back-quotes of Markdown
 sed -n '/^```c$/,/^```$/ { /^```/!p }' docs/SCORES.md | diff -u - examples/scores.c
