@@ -25,6 +25,8 @@ from ._library import get_include
 from ._library import version as _version
 from ._plan import PlanSummary, plan, preset
 from ._reference import reference, reference_backward
+from ._ring import Ring, ring
+from ._ring_rows import gather, rows, split
 from ._show import Picture, show
 
 __version__ = _version()
@@ -43,14 +45,19 @@ __all__ = [
     "PeerError",
     "Picture",
     "PlanSummary",
+    "Ring",
     "UnsupportedError",
     "attention",
     "attention_backward",
+    "gather",
     "get_include",
     "info",
     "plan",
     "preset",
     "reference",
     "reference_backward",
+    "ring",
+    "rows",
     "show",
+    "split",
 ]

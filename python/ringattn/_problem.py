@@ -190,9 +190,14 @@ class Plan:
         if progress is not None:
             self.kept.append(progress)
             options.progress = progress
+        self.handle = self._create(problem, options)
+
+    def _create(self, problem: Problem, options: Options) -> ctypes.c_void_p:
         handle = ctypes.c_void_p()
         check(lib.ra_plan_create(byref(problem), byref(options), byref(handle)))
-        self.handle = handle
+        return handle
+
+    _free = lib.ra_plan_free
 
     def _score_arrays(self, arrays: dict, gradients, shape) -> ScoreArrays:
         views = ScoreArrays()
@@ -226,7 +231,7 @@ class Plan:
 
     def __del__(self):
         if self.handle is not None:
-            lib.ra_plan_free(self.handle)
+            self._free(self.handle)
             self.handle = None
 
 

@@ -8,9 +8,11 @@
     torch.Size([1, 100, 4, 32])
 
 attention takes every pattern and score of the library. scaled_dot_product_attention and the flash_attn functions have
-the signatures of PyTorch and flash-attn. The layers have the parameter names of PyTorch and torchscale.
+the signatures of PyTorch and flash-attn. The layers have the parameter names of PyTorch and torchscale. ring_attention
+is for the processes of a torch.distributed group.
 """
 from .attention import attention
+from .distributed import gather, ring, ring_attention, split
 from .flash import flash_attn_func, flash_attn_varlen_func, flash_attn_with_kvcache
 from .layers import DilatedAttention, MultiheadAttention, MultiheadDilatedAttention
 from .packed import (
@@ -34,4 +36,8 @@ __all__ = [
     "MultiheadAttention",
     "DilatedAttention",
     "MultiheadDilatedAttention",
+    "ring",
+    "ring_attention",
+    "split",
+    "gather",
 ]

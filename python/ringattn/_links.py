@@ -1,0 +1,123 @@
+"""What connects the ranks of a ring: a communicator of the library, and small messages of everybody to everybody.
+
+SimulatedLink has all ranks in this process, SocketLink is for processes that torch.distributed or others introduced to
+each other. _mpi.py has the third.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from ctypes import byref
+
+import numpy as np
+
+from ._connect import connect
+from ._errors import ArgumentError, DeadlineError, Error, PeerError, error_of
+from ._library import check, lib
+from ._ring_library import NOTICE_FAILED, PROCESSES, SIMULATED, Notice, Segment, TransportState
+from ._sockets import SocketTransport
+
+CLOSED = "it was closed"
+_SHARE_TAG = 32767  # the engine uses lower ones
+
+
+class Link:
+    """A rank's end. `comm` is the library's communicator; without one the link is closed, and `why` says why."""
+
+    transport = PROCESSES
+
+    def __init__(self, rank: int, ranks: int, local_ranks: int, comm):
+        self.rank, self.ranks, self.local_ranks, self.comm = rank, ranks, local_ranks, comm
+        self.why = CLOSED
+
+    def share(self, mine: np.ndarray, sizes, timeout: float) -> list:
+        """Bytes of all ranks, sizes[rank] each, as arrays of uint8; `mine` are those of this rank."""
+        raise NotImplementedError
+
+    def raised(self):
+        """An exception that a callback caught during the last run, or None."""
+        return None
+
+    def need_open(self) -> None:
+        """Refuse a link that is closed."""
+        if self.comm is None:
+            kind = ArgumentError if self.why == CLOSED else PeerError
+            raise kind(f"this ring cannot be used any more: {self.why}; make a new one on all ranks")
+
+    def close(self, why: str = CLOSED) -> None:
+        """Leave the ring; other ranks that wait for this one are told."""
+        comm, self.comm = self.comm, None
+        if comm is not None:
+            self.why = why
+            lib.ra_comm_free(comm)
+
+
+class SimulatedLink(Link):
+    """Virtual ranks of this process."""
+
+    transport = SIMULATED
+
+    def __init__(self, ranks: int):
+        comm = ctypes.c_void_p()
+        check(lib.ra_comm_sim(ranks, byref(comm)))
+        super().__init__(0, ranks, 1, comm)
+
+
+class SocketLink(Link):
+    """Ranks over TCP. `share` hands an object to all ranks and returns those of all; see _connect.py."""
+
+    def __init__(self, rank: int, ranks: int, share, timeout: float, towards=None):
+        sockets, local_ranks = connect(rank, ranks, share, timeout, towards)
+        self.sockets = SocketTransport(rank, sockets)
+        comm = ctypes.c_void_p()
+        check(lib.ra_comm_custom(byref(self.sockets.struct), byref(comm)))
+        super().__init__(rank, ranks, local_ranks, comm)
+
+    def raised(self):
+        problem, self.sockets.raised = self.sockets.raised, None
+        return problem
+
+    def share(self, mine: np.ndarray, sizes, timeout: float) -> list:
+        found = [mine if rank == self.rank else np.empty(size, np.uint8) for rank, size in enumerate(sizes)]
+        others = [rank for rank in range(self.ranks) if rank != self.rank]
+        struct = self.sockets.struct
+        try:
+            for rank in others:
+                self._start(struct.receive, rank, found[rank])
+            for rank in others:
+                self._start(struct.send, rank, mine)
+            self._wait(timeout)
+        except BaseException as problem:
+            self._give_up(problem)
+            raise
+        return found
+
+    def _start(self, function, rank: int, array: np.ndarray) -> None:
+        segment = Segment(array.ctypes.data, array.nbytes)
+        self._check(function(None, rank, _SHARE_TAG, ctypes.addressof(segment), 1))
+
+    def _check(self, status: int) -> None:
+        if status:
+            raise self.raised() or error_of(status, lib.ra_last_message().decode("utf-8", "replace"))
+
+    def _wait(self, timeout: float) -> None:
+        state = TransportState()
+        for looks in range(1 << 62):
+            self._check(self.sockets.struct.progress(None, ctypes.pointer(state)))
+            if state.notice.kind:
+                text = state.notice.text.decode("utf-8", "replace")
+                raise PeerError(f"rank {self.rank}: rank {state.notice.rank} has failed: {text}")
+            if not state.unfinished:
+                return
+            if state.silent > timeout:
+                raise DeadlineError(
+                    f"rank {self.rank}: rank {state.waiting_for} has been silent for {state.silent:.1f} s "
+                    f"(timeout {timeout:g} s): it has not come to the same call"
+                )
+            time.sleep(0 if looks < 100 else 5e-5)
+
+    def _give_up(self, problem: BaseException) -> None:
+        status = problem.status if isinstance(problem, Error) else 6
+        self.sockets.notify(Notice(NOTICE_FAILED, self.rank, status, str(problem).encode()[:243]))
+        self.close(str(problem) or type(problem).__name__)
