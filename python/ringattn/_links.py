@@ -13,7 +13,7 @@ from ctypes import byref
 import numpy as np
 
 from ._connect import connect
-from ._errors import ArgumentError, DeadlineError, Error, PeerError, error_of
+from ._errors import ArgumentError, DeadlineError, Error, PeerError
 from ._library import check, lib
 from ._ring_library import NOTICE_FAILED, PROCESSES, SIMULATED, Notice, Segment, TransportState
 from ._sockets import SocketTransport
@@ -30,14 +30,19 @@ class Link:
     def __init__(self, rank: int, ranks: int, local_ranks: int, comm):
         self.rank, self.ranks, self.local_ranks, self.comm = rank, ranks, local_ranks, comm
         self.why = CLOSED
+        self.interrupt = None
 
     def share(self, mine: np.ndarray, sizes, timeout: float) -> list:
         """Bytes of all ranks, sizes[rank] each, as arrays of uint8; `mine` are those of this rank."""
         raise NotImplementedError
 
-    def raised(self):
-        """An exception that a callback caught during the last run, or None."""
-        return None
+    def hold(self, interrupt) -> None:
+        """From here on Ctrl-C is noted there (a HeldInterrupt); None: it is not."""
+        self.interrupt = interrupt
+
+    def stops(self, _done=0, _total=0) -> bool:
+        """Whether there was a Ctrl-C."""
+        return self.interrupt is not None and self.interrupt.noted
 
     def need_open(self) -> None:
         """Refuse a link that is closed."""
@@ -74,9 +79,8 @@ class SocketLink(Link):
         check(lib.ra_comm_custom(byref(self.sockets.struct), byref(comm)))
         super().__init__(rank, ranks, local_ranks, comm)
 
-    def raised(self):
-        problem, self.sockets.raised = self.sockets.raised, None
-        return problem
+    def hold(self, interrupt) -> None:
+        self.interrupt = self.sockets.interrupt = interrupt
 
     def share(self, mine: np.ndarray, sizes, timeout: float) -> list:
         found = [mine if rank == self.rank else np.empty(size, np.uint8) for rank, size in enumerate(sizes)]
@@ -95,16 +99,12 @@ class SocketLink(Link):
 
     def _start(self, function, rank: int, array: np.ndarray) -> None:
         segment = Segment(array.ctypes.data, array.nbytes)
-        self._check(function(None, rank, _SHARE_TAG, ctypes.addressof(segment), 1))
-
-    def _check(self, status: int) -> None:
-        if status:
-            raise self.raised() or error_of(status, lib.ra_last_message().decode("utf-8", "replace"))
+        check(function(None, rank, _SHARE_TAG, ctypes.addressof(segment), 1))
 
     def _wait(self, timeout: float) -> None:
         state = TransportState()
         for looks in range(1 << 62):
-            self._check(self.sockets.struct.progress(None, ctypes.pointer(state)))
+            check(self.sockets.struct.progress(None, ctypes.pointer(state)))
             if state.notice.kind:
                 text = state.notice.text.decode("utf-8", "replace")
                 raise PeerError(f"rank {self.rank}: rank {state.notice.rank} has failed: {text}")

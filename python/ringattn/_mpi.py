@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ._errors import ArgumentError, DeadlineError, UnsupportedError
+from ._errors import ArgumentError, CancelledError, DeadlineError, UnsupportedError
 from ._library import check, folder, lib
 from ._links import CLOSED, Link
 
@@ -114,6 +114,9 @@ class MpiLink(Link):
         end = time.monotonic() + timeout
         looks = 0
         while not MPI.Request.Testall(requests):
+            if self.stops():
+                self.close("it was stopped by Ctrl-C")
+                raise CancelledError(f"rank {self.rank}: stopped by Ctrl-C")
             if time.monotonic() > end:
                 self._give_up(requests, waiting, timeout)
             time.sleep(0 if looks < 100 else 5e-5)

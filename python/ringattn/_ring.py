@@ -11,6 +11,7 @@ import sys
 import weakref
 import zlib
 from collections import OrderedDict
+from contextlib import contextmanager
 from ctypes import byref
 
 import numpy as np
@@ -19,6 +20,7 @@ from . import _ring_rows
 from ._arrays import empty, finish, from_numpy, is_torch, view_of
 from ._attention import _arrays, _lse_shape, _shape_of, _writable
 from ._errors import ArgumentError, Error, PeerError
+from ._interrupt import HeldInterrupt
 from ._library import F32, SystemInfo, lib
 from ._problem import SCORE_ARRAYS, Watch, lse_tensor, places_of, progress_function, tensor_of
 from ._ring_library import ORDERS, PROCESSES, SIMULATED, STRATEGIES, code_of, initialised, ring_backward, ring_forward
@@ -73,6 +75,7 @@ class Ring:
         self._link = link
         self._plans = OrderedDict()
         self._last = None
+        self._watch = Watch(link.stops)
         self._finalizer = weakref.finalize(self, link.close)
 
     rank = property(lambda self: self._link.rank, doc="The number of this rank.")
@@ -105,6 +108,16 @@ class Ring:
         plan, stats = self._last
         return plan.runs(stats)
 
+    @contextmanager
+    def _held(self):
+        """Ctrl-C is noted for the time of a call, and raised after it."""
+        with HeldInterrupt() as interrupt:
+            self._link.hold(interrupt)
+            try:
+                yield
+            finally:
+                self._link.hold(None)
+
     # ---- Rows ----------------------------------------------------------------------------------------------------
 
     def rows(self, length: int, *, order: str = "contiguous") -> np.ndarray:
@@ -121,11 +134,12 @@ class Ring:
         axis %= part.ndim
         self._need_processes("gather")
         count = np.array([part.shape[axis]], np.int64).view(np.uint8)
-        counts = [int(a.view(np.int64)[0]) for a in self._link.share(count, [8] * self.ranks, timeout)]
-        mine = _bytes_of(part)
-        row = mine.size // max(1, part.shape[axis]) or _row_bytes(part, axis)
+        row = _row_bytes(part, axis)
         parts = []
-        for found, rows in zip(self._link.share(mine, [row * c for c in counts], timeout), counts):
+        with self._held():
+            counts = [int(a.view(np.int64)[0]) for a in self._link.share(count, [8] * self.ranks, timeout)]
+            all_bytes = self._link.share(_bytes_of(part), [row * rows for rows in counts], timeout)
+        for found, rows in zip(all_bytes, counts):
             shape = (*part.shape[:axis], rows, *part.shape[axis + 1 :])
             parts.append(_array_of(found, shape, part))
         return _ring_rows.gather(parts, order=order, axis=axis)
@@ -189,14 +203,15 @@ class Ring:
             call = _Call(views, tensors, layout, problem, arrays, strategy, order)
         except Error as problem_found:
             self._refuse(problem_found, timeout)
-        counts = self._meet(call, False, 0, int(_graph), timeout)
-        if len(set(counts.flags)) > 1:
-            raise ArgumentError(
-                f"ranks {[rank for rank, flag in enumerate(counts.flags) if flag]} need gradients and the others do not: "
-                "expected all or none, because backward is called on all ranks together"
-            )
-        settings = self._settings(call, counts, memory, timeout, out_dtype=call.views[3].code)
-        self._run(ring_forward, call, settings, counts, (), progress)
+        with self._held():
+            counts = self._meet(call, False, 0, int(_graph), timeout)
+            if len(set(counts.flags)) > 1:
+                raise ArgumentError(
+                    f"ranks {[rank for rank, flag in enumerate(counts.flags) if flag]} need gradients and the others do "
+                    "not: expected all or none, because backward is called on all ranks together"
+                )
+            settings = self._settings(call, counts, memory, timeout, out_dtype=call.views[3].code)
+            self._run(ring_forward, call, settings, counts, (), progress)
         result = finish(result, q) if out is None else out
         return (result, finish(lse, q)) if return_lse else result
 
@@ -255,22 +270,8 @@ class Ring:
         except Error as problem_found:
             self._refuse(problem_found, timeout)
         wanted = sum(1 << i for i, need in enumerate((*needs, array_gradients)) if need)
-        counts = self._meet(call, True, wanted, 0, timeout)
-        wanted = counts.wanted & 7 or counts.wanted >> 3  # gradients of arrays alone: beside those of q
-        results = [
-            empty(view.shape, view.code, like) if wanted >> i & 1 else None
-            for i, (view, like) in enumerate(zip(call.views, (q, k, v)))
-        ]
-        if not wanted:
-            return (None, None, None)
-        for name, array in zip(("d_q", "d_k", "d_v"), results):
-            call.views.append(None if array is None else view_of(array, name))
-        call.tensors += _tensors(call.views, places, 7)
-        settings = self._settings(
-            call, counts, memory, timeout, backward=True, gradients=wanted, d_lse=d_lse is not None,
-            d_out_dtype=call.views[5].code, out_dtype=call.views[3].code,
-        )
-        plan = self._run(ring_backward, call, settings, counts, array_gradients, progress)
+        with self._held():
+            plan, results = self._gradients(call, places, wanted, (q, k, v), array_gradients, memory, timeout, progress)
         gradients = tuple(
             finish(array, like) if need and array is not None else None
             for array, like, need in zip(results, (q, k, v), needs)
@@ -278,6 +279,25 @@ class Ring:
         if not array_gradients:
             return gradients
         return (*gradients, {name: from_numpy(plan.gradients[name], call.arrays[name]) for name in array_gradients})
+
+    def _gradients(self, call, places, wanted, inputs, array_gradients, memory, timeout, progress) -> tuple:
+        """The plan of a backward run and the gradients by the inputs; those that no rank wants are None."""
+        counts = self._meet(call, True, wanted, 0, timeout)
+        wanted = counts.wanted & 7 or counts.wanted >> 3  # gradients of arrays alone: beside those of q
+        results = [
+            empty(view.shape, view.code, like) if wanted >> i & 1 else None
+            for i, (view, like) in enumerate(zip(call.views, inputs))
+        ]
+        if not wanted:
+            return None, results
+        for name, array in zip(("d_q", "d_k", "d_v"), results):
+            call.views.append(None if array is None else view_of(array, name))
+        call.tensors += _tensors(call.views, places, 7)
+        settings = self._settings(
+            call, counts, memory, timeout, backward=True, gradients=wanted,
+            d_lse=call.views[6] is not None, d_out_dtype=call.views[5].code, out_dtype=call.views[3].code,
+        )
+        return self._run(ring_backward, call, settings, counts, array_gradients, progress), results
 
     # ---- Before a run --------------------------------------------------------------------------------------------
 
@@ -349,22 +369,23 @@ class Ring:
         shape = (batch, sum(counts.q_rows), sum(counts.kv_rows), heads, kv_heads, head_dim, value_dim)
         pattern, scores, scale, query_position, key_position, threads, kernel = call.problem
         problem = (pattern, scores, scale, query_position, key_position, self._threads(threads), kernel)
-        callback = None if watch is None else watch.callback
-        if call.arrays or callback is not None:
-            return RingPlan(settings, shape, *problem, callback, call.arrays, array_gradients)
+        if call.arrays or watch not in (None, self._watch):
+            return RingPlan(settings, shape, *problem, watch and watch.callback, call.arrays, array_gradients)
         key = (settings, shape, problem)
         plan = self._plans.get(key)
         if plan is None:
-            plan = self._plans[key] = RingPlan(settings, shape, *problem)
+            plan = self._plans[key] = RingPlan(settings, shape, *problem, watch and watch.callback)
         self._plans.move_to_end(key)
         while len(self._plans) > _KEPT_PLANS:
             self._plans.popitem(last=False)
         return plan
 
     def _run(self, function, call: _Call, settings, counts, array_gradients, progress) -> RingPlan:
-        # A transport of sockets hears Ctrl-C by itself: its callbacks run in Python.
         wanted = progress_function(progress)
-        watch = Watch(wanted) if wanted or not hasattr(self._link, "sockets") else None
+        if wanted:
+            watch = Watch(lambda done, total: self._link.stops() or wanted(done, total))
+        else:
+            watch = None if hasattr(self._link, "sockets") else self._watch  # sockets see Ctrl-C by themselves
         try:
             plan = self._plan(call, settings, counts, array_gradients, watch)
         except Error as problem:
@@ -382,11 +403,8 @@ class Ring:
     def _finish(self, status: int, watch) -> None:
         """Raise what went wrong. A run that has failed breaks the ring of processes."""
         message = lib.ra_last_message().decode("utf-8", "replace") if status else ""
-        raised = self._link.raised()
         try:
-            if raised is not None:
-                raise raised
-            (watch or Watch()).check(status)
+            (watch or self._watch).check(status)
         except BaseException:
             if self._link.transport == PROCESSES:
                 self._link.close(message)

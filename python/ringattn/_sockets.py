@@ -145,7 +145,7 @@ class SocketTransport:
         self.last_life, self.looked_at, self.owed = 0.0, 0, 0
         self.notice = None
         self.closed = self.abandoned = False
-        self.raised = None  # by a signal during a callback
+        self.interrupt = None  # a HeldInterrupt, while there is one
         self.poll = select.epoll()
         self.by_descriptor = {}
         for number, peer in self.others:
@@ -172,14 +172,11 @@ class SocketTransport:
         )
 
     def _guard(self, function, *arguments) -> int:
-        """Exceptions never reach C: Ctrl-C among them, which is raised again after the run."""
+        """Exceptions never reach C."""
         try:
             return function(*arguments) or 0
-        except Exception as problem:
-            return transport_fail(PEER, f"rank {self.rank}: {type(problem).__name__}: {problem}")
         except BaseException as problem:
-            self.raised = problem
-            return transport_fail(CANCELLED, f"rank {self.rank}: stopped by {type(problem).__name__}")
+            return transport_fail(PEER, f"rank {self.rank}: {type(problem).__name__}: {problem}")
 
     # ---- Starting a message ------------------------------------------------------------------------------------------
 
@@ -433,6 +430,8 @@ class SocketTransport:
         return 0
 
     def _progress(self, found) -> int:
+        if self.interrupt is not None and self.interrupt.noted:
+            return transport_fail(CANCELLED, f"rank {self.rank}: stopped by Ctrl-C")
         status = self._move()
         if status:
             return status
