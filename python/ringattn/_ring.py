@@ -423,7 +423,7 @@ def _bytes_of(part) -> np.ndarray:
     if is_torch(part):
         import torch
 
-        return part.reshape(-1).view(torch.uint8).numpy()
+        return part.reshape(-1).view(torch.uint8).numpy() if part.numel() else np.empty(0, np.uint8)
     return part.reshape(-1).view(np.uint8)
 
 
@@ -439,7 +439,8 @@ def _array_of(found: np.ndarray, shape, like):
     if is_torch(like):
         import torch
 
-        return torch.from_numpy(found).view(like.dtype).reshape(shape)
+        # Views of other dtypes need an element.
+        return torch.from_numpy(found).view(like.dtype).reshape(shape) if found.size else like.new_empty(shape)
     return found.view(like.dtype).reshape(shape)
 
 

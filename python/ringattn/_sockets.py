@@ -26,6 +26,9 @@ from ._ring_library import Transport, TransportState, transport_fail
 
 LIFE_SECONDS = 0.1  # between two signs of life
 NOTICE_SECONDS = 1.0  # for notices and good-byes to leave
+# The engine looks every 0.2 ms while it computes, and without a pause while it waits. A look so soon after the last one
+# sleeps until something comes, for a moment: spinning would take the processor from those that are waited for.
+_SOON_SECONDS, _MOMENT_SECONDS = 1.5e-4, 1e-3
 _TAG_MOST = 32767
 _IOVECS = 1024  # at most, in one call of the operating system
 _TURN_BYTES = 8 << 20  # at most, from one rank in one turn: other ranks have theirs
@@ -143,6 +146,7 @@ class SocketTransport:
         self.own_sends, self.own_receives = {}, {}
         self.unfinished = 0
         self.last_life, self.looked_at, self.owed = 0.0, 0, 0
+        self.last_look = 0.0
         self.notice = None
         self.closed = self.abandoned = False
         self.interrupt = None  # a HeldInterrupt, while there is one
@@ -376,13 +380,16 @@ class SocketTransport:
         return 0
 
     def _move(self) -> int:
+        writing = False
         for _number, peer in self.others:
             if peer.said:
                 self._flush(peer)
             if peer.sends:
                 self._write(peer)
+            writing = writing or peer.said or peer.sends
         status = 0
-        for descriptor, _events in self.poll.poll(0):
+        waits = self.unfinished and not writing and time.monotonic() - self.last_look < _SOON_SECONDS
+        for descriptor, _events in self.poll.poll(_MOMENT_SECONDS if waits else 0):
             found = self.by_descriptor.get(descriptor)
             if found is None or status:
                 continue
@@ -453,6 +460,7 @@ class SocketTransport:
                 state.quietest, state.quiet = before, now - self.peers[before].heard
         if self.unfinished:
             self._find_silent(state, now)
+        self.last_look = time.monotonic()
         return 0
 
     def _find_silent(self, state: TransportState, now: float) -> None:
