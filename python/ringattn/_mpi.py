@@ -113,7 +113,10 @@ class MpiLink(Link):
                     waiting.append(rank)
         end = time.monotonic() + timeout
         looks = 0
-        while not MPI.Request.Testall(requests):
+        while True:
+            MPI.Request.Testsome(requests)
+            if all(request == MPI.REQUEST_NULL for request in requests):
+                return found
             if self.stops():
                 self.close("it was stopped by Ctrl-C")
                 raise CancelledError(f"rank {self.rank}: stopped by Ctrl-C")
@@ -121,12 +124,11 @@ class MpiLink(Link):
                 self._give_up(requests, waiting, timeout)
             time.sleep(0 if looks < 100 else 5e-5)
             looks += 1
-        return found
 
     def _give_up(self, requests, waiting, timeout: float) -> None:
         late = sorted({rank for request, rank in zip(requests, waiting) if request != self.MPI.REQUEST_NULL})
         message = (
-            f"rank {self.rank}: rank {', '.join(map(str, late))} did not come to the same call within {timeout:g} s"
+            f"rank {self.rank}: rank {' and rank '.join(map(str, late))} did not come to the same call within {timeout:g} s"
         )
         self.close(message)
         raise DeadlineError(message)
