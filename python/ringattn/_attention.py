@@ -244,6 +244,9 @@ def attention(
     lengths=None,
     documents=None,
     progress: Union[None, bool, Callable[[float, float], Any]] = None,
+    simulate: int = 0,
+    strategy: str = "ring",
+    order: str = "contiguous",
 ):
     """Exact softmax attention of q over k and v.
 
@@ -256,12 +259,25 @@ def attention(
     result is (out, lse), lse float32 [batch, heads, q_len]. progress is a function of (done, total), whose true result
     stops the run, or True for a bar. memory is the most bytes that the run may hold beyond the arrays.
 
+    With simulate=R the run is one of R virtual ranks, with a strategy and an order of docs/RING.md; ringattn.ring has
+    their statistics.
+
     >>> import numpy as np, ringattn
     >>> q = np.ones((1, 3, 2, 4), np.float32)
     >>> v = np.arange(24, dtype=np.float32).reshape(1, 3, 2, 4)
     >>> ringattn.attention(q, q, v, pattern="causal")[0, :, 0, 0].tolist()
     [0.0, 4.0, 8.0]
     """
+    if simulate:
+        from ._ring import ring
+
+        with ring(simulate=simulate) as virtual:
+            return virtual.attention(
+                q, k, v, pattern=pattern, scores=scores, scale=scale, layout=layout, return_lse=return_lse, out=out,
+                lse=lse, strategy=strategy, order=order, threads=threads, query_position=query_position,
+                key_position=key_position, kernel=kernel, mask=mask, bias=bias, slopes=slopes, table=table,
+                sinks=sinks, lengths=lengths, documents=documents, memory=memory, progress=progress,
+            )
     problem = (pattern, scores, scale, query_position, key_position, threads, kernel)
     arrays = given_arrays(mask, bias, slopes, table, sinks, lengths, documents)
     key = None

@@ -18,11 +18,11 @@ import numpy as np
 
 from . import _ring_rows
 from ._arrays import empty, finish, from_numpy, is_torch, view_of
-from ._attention import _arrays, _lse_shape, _shape_of, _writable
+from ._attention import _lse_shape, _shape_of, _writable
 from ._errors import ArgumentError, Error, PeerError
 from ._interrupt import HeldInterrupt
 from ._library import F32, SystemInfo, lib
-from ._problem import SCORE_ARRAYS, Watch, lse_tensor, places_of, progress_function, tensor_of
+from ._problem import SCORE_ARRAYS, Watch, given_arrays, lse_tensor, places_of, progress_function, tensor_of
 from ._ring_library import ORDERS, PROCESSES, SIMULATED, STRATEGIES, code_of, initialised, ring_backward, ring_forward
 from ._ring_plan import RingPlan, RingSettings
 
@@ -163,6 +163,7 @@ class Ring:
         layout="bshd",
         return_lse=False,
         out=None,
+        lse=None,
         strategy="ring",
         order="contiguous",
         threads=0,
@@ -176,7 +177,7 @@ class Ring:
         sinks=None,
         lengths=None,
         documents=None,
-        memory=0,
+        memory=None,
         timeout=60.0,
         progress=None,
         _graph=False,
@@ -196,10 +197,10 @@ class Ring:
             shape = views[0].shape
             tensors = _tensors(views, places)
             result = empty((*shape[:-1], views[2].shape[-1]), views[0].code, q) if out is None else out
-            lse = empty(_lse_shape(shape, places), F32, q)
-            views += [_writable(view_of(result, "out"), "out"), view_of(lse, "lse")]
+            row_sums = empty(_lse_shape(shape, places), F32, q) if lse is None else lse
+            views += [_writable(view_of(result, "out"), "out"), _writable(view_of(row_sums, "lse"), "lse")]
             tensors += _tensors(views, places, 3)
-            arrays = _arrays(mask, bias, slopes, table, sinks, lengths, documents)
+            arrays = given_arrays(mask, bias, slopes, table, sinks, lengths, documents)
             call = _Call(views, tensors, layout, problem, arrays, strategy, order)
         except Error as problem_found:
             self._refuse(problem_found, timeout)
@@ -213,7 +214,7 @@ class Ring:
             settings = self._settings(call, counts, memory, timeout, out_dtype=call.views[3].code)
             self._run(ring_forward, call, settings, counts, (), progress)
         result = finish(result, q) if out is None else out
-        return (result, finish(lse, q)) if return_lse else result
+        return (result, finish(row_sums, q) if lse is None else lse) if return_lse else result
 
     def attention_backward(
         self,
@@ -244,7 +245,7 @@ class Ring:
         sinks=None,
         lengths=None,
         documents=None,
-        memory=0,
+        memory=None,
         timeout=60.0,
         progress=None,
     ):
@@ -257,7 +258,7 @@ class Ring:
         problem = (pattern, scores, scale, query_position, key_position, threads, kernel)
         try:
             places = places_of(layout)
-            arrays = _arrays(mask, bias, slopes, table, sinks, lengths, documents)
+            arrays = given_arrays(mask, bias, slopes, table, sinks, lengths, documents)
             for name in array_gradients:
                 if name not in SCORE_ARRAYS or name not in arrays:
                     raise ArgumentError(
@@ -341,7 +342,7 @@ class Ring:
             own["kv_counts"] = self._own_split(counts.kv_rows, call.order, "k")
         return RingSettings(
             self.ranks, -1 if simulated else self.rank, self._link.transport, call.strategy, call.order,
-            tuple(view.code for view in call.views[:3]), timeout, memory, **own, **more,
+            tuple(view.code for view in call.views[:3]), timeout, memory or 0, **own, **more,
         )
 
     def _own_split(self, given: list, order: str, name: str) -> tuple:
@@ -455,7 +456,7 @@ def ring(comm=None, *, simulate: int = 0) -> Ring:
     >>> ring.attention(x, x, x, pattern="causal", order="zigzag").shape
     (1, 300, 2, 16)
     >>> [run.hops for run in ring.stats]
-    [2, 2, 2]
+    [0, 2, 2]
     """
     if simulate:
         if comm is not None:

@@ -74,6 +74,16 @@ def test_virtual_ranks(strategy, order):
             assert all(close(a, b) for a, b in zip(found, gradients))
 
 
+def test_simulate():
+    q, k, v, _ = problem(200)
+    lse = np.empty((2, 4, 200), np.float32)
+    whole, whole_lse = ringattn.attention(q, k, v, pattern="causal", return_lse=True)
+    out, same = ringattn.attention(
+        q, k, v, pattern="causal", simulate=3, strategy="broadcast", order="striped", return_lse=True, lse=lse
+    )
+    assert (out == whole).all() and same is lse and (lse == whole_lse).all()
+
+
 def test_virtual_ranks_with_arrays():
     q, k, v, d_out = problem(70)
     bias = np.random.default_rng(5).standard_normal((1, 4, 70, 70)).astype(np.float32)

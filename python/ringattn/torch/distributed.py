@@ -15,7 +15,7 @@ import ringattn
 from ringattn._links import SocketLink
 from ringattn._ring import Ring
 
-from .attention import DIFFERENTIABLE, _check_devices
+from .attention import DIFFERENTIABLE, check_devices
 
 _rings = weakref.WeakKeyDictionary()
 
@@ -110,7 +110,7 @@ def ring_attention(q: Tensor, k: Tensor, v: Tensor, group=None, *, pattern: str 
                    query_position: Optional[int] = None, key_position: int = 0, kernel: Optional[str] = None,
                    mask: Optional[Tensor] = None, bias: Optional[Tensor] = None, slopes: Optional[Tensor] = None,
                    table: Optional[Tensor] = None, sinks: Optional[Tensor] = None, lengths: Optional[Tensor] = None,
-                   documents: Optional[Tensor] = None, memory: int = 0, timeout: float = 60.0):
+                   documents: Optional[Tensor] = None, memory: Optional[int] = None, timeout: float = 60.0):
     """Attention of this process's rows over the keys and values of all processes of a group, with autograd.
 
     All processes call it together, and backward too. split() cuts a rank's rows for an order; with order "contiguous"
@@ -124,7 +124,7 @@ def ring_attention(q: Tensor, k: Tensor, v: Tensor, group=None, *, pattern: str 
                     memory=memory, timeout=timeout)
     arrays = dict(mask=mask, bias=bias, slopes=slopes, table=table, sinks=sinks, lengths=lengths, documents=documents)
     arrays = {name: x for name, x in arrays.items() if x is not None}
-    _check_devices((("q", q), ("k", k), ("v", v), *arrays.items()))
+    check_devices((("q", q), ("k", k), ("v", v), *arrays.items()))
     inputs = (q, k, v, *arrays.values())
     graph = torch.is_grad_enabled() and any(x.requires_grad for x in inputs)
     try:
