@@ -1,8 +1,11 @@
 """Rings of virtual ranks and of processes over sockets, against one process."""
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -125,6 +128,13 @@ def test_refusals():
         ring.attention(q, k, v)
     with pytest.raises(ringattn.ArgumentError, match="expected an mpi4py communicator"):
         ringattn.ring()
+
+
+def test_example():
+    path = Path(__file__).parents[2] / "examples" / "python" / "ring_simulated.py"
+    run = subprocess.run([sys.executable, path], capture_output=True, text=True, timeout=120)
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.count("same bits as one process: True") == 3
 
 
 # ---- Processes -----------------------------------------------------------------------------------------------------

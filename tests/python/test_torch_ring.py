@@ -1,6 +1,9 @@
 """ring_attention over gloo groups of 2, 3 and 4 processes, in ring_gloo.py; and what needs no group."""
 import multiprocessing
 import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -32,6 +35,15 @@ def test_groups_of_two_three_and_four(tmp_path):
             process.kill()
             process.join()
     assert sorted(outcomes) == list(range(RANKS - 1)), outcomes
+
+
+def test_example():
+    """Under torchrun."""
+    path = Path(__file__).parents[2] / "examples" / "python" / "ring_torch.py"
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", path]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE)
+    assert run.returncode == 0, run.stderr
+    assert "over 2 processes" in run.stdout
 
 
 def test_without_a_group():

@@ -1,7 +1,7 @@
 """Attention over the processes of a torch.distributed group: ring_attention, with autograd, and rows of ranks.
 
 The group introduces the processes to each other; keys and values travel over connections of ringattn's own
-(ringattn/_sockets.py), because the receives of gloo can neither be tested nor withdrawn.
+(ringattn/_sockets.py), because a rank that computes cannot ask gloo whether a message has come.
 """
 import os
 import weakref
