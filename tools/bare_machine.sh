@@ -30,7 +30,7 @@ tarball=$(tools/package.sh source)
 say "debootstrap"
 make_root "$root"
 tar -xzf "$tarball" -C "$root"
-say "packages there: $(inside "$root" dpkg-query -W | wc -l), and neither $(
+say "packages there: $(inside "$root" dpkg-query -W | wc -l), and none of $(
     for tool in git gcc cmake python3 make; do
         inside "$root" bash -c "command -v $tool" >/dev/null || printf '%s ' "$tool"
     done)"

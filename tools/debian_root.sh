@@ -16,6 +16,7 @@ make_root() {
         return 1
     }
     rm "$1.log"
+    chmod 755 "$1" # mktemp keeps others out, and apt reads its files as a user of its own
     cp /etc/resolv.conf "$1/etc/resolv.conf"
 }
 

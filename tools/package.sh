@@ -42,9 +42,12 @@ deb() {
     ls "$packages"/*.deb
 }
 
-# Without git this is a tarball already.
 source_tarball() {
     local name
+    if ! git rev-parse --git-dir >/dev/null 2>&1; then
+        echo "package: no git repository here: these sources come from a tarball already" >&2
+        return 1
+    fi
     name=ringattn-$(version)
     git archive --format=tar.gz --prefix="$name/" -o "$packages/$name.tar.gz" HEAD
     ls "$packages/$name.tar.gz"
