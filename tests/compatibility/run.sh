@@ -3,7 +3,7 @@
 # VERSION/ringattn/ has that version's headers, VERSION/symbols.txt what its library exported.
 set -euo pipefail
 
-cc=$1 library=$2 version=$3
+cc=$1 library=$(realpath --no-symlinks "$2") version=$3
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 include=$here/../../include
 old=$here/$version
