@@ -262,30 +262,28 @@ class Watch:
         interrupted, self.interrupted = self.interrupted, None
         self.handler(*interrupted)
 
-    def run(self, function, *arguments) -> None:
-        """Call a function of the library; raise what Ctrl-C or a callback raised, else the exception of its status."""
+    def call(self, function, *arguments) -> int:
+        """The status of a function of the library. `check` has to follow: it raises what Ctrl-C would have raised."""
         self.raised = self.interrupted = None
         handler = None
         if threading.current_thread() is threading.main_thread():
             handler = signal.getsignal(signal.SIGINT)
         if not callable(handler):
-            self.check(function(*arguments))
-            return
+            return function(*arguments)
         self.handler = handler
         signal.signal(signal.SIGINT, self._signalled)
         try:
-            status = function(*arguments)
+            return function(*arguments)
         finally:
             signal.signal(signal.SIGINT, handler)
-        if self.interrupted:
-            self._hand_on()
-        self.check(status)
 
     def check(self, status: int) -> None:
-        """As the library's check; what was raised in a callback comes first."""
+        """As the library's check; what was raised in a callback, or by Ctrl-C, comes first."""
         raised, self.raised = self.raised, None
         if raised is not None:
             raise raised
+        if self.interrupted:
+            self._hand_on()
         check(status)
 
 
