@@ -36,7 +36,7 @@ class _Prepared:
 
     def call(self, function) -> None:
         if self.watch is not None:
-            self.watch.check(self.watch.call(function, self.plan.handle, *self.pointers, None))
+            self.watch.run(function, self.plan.handle, *self.pointers, None)
             return
         status = function(self.plan.handle, *self.pointers, None)
         if status:

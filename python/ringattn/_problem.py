@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import ctypes
-import signal
-import threading
 from ctypes import byref, pointer
 
 import numpy as np
 
 from ._arrays import View, dtype_name, view_of
 from ._errors import ArgumentError
+from ._interrupt import HeldInterrupt
 from ._library import BF16, BOOL, F16, F32, F64, I64, KERNELS, SAME, SCALE_DEFAULT
 from ._library import Options, PlanInfo, Problem, Progress, ScoreArrays, Tensor, check, lib
 
@@ -239,51 +238,31 @@ class Watch:
     """Calls back between key blocks: Ctrl-C and the caller's own progress function end a run."""
 
     def __init__(self, function=None):
-        self.raised = None
+        self.raised = self.interrupt = None
         self.function = function
         self.callback = Progress(self._called)
-        self.handler = self.interrupted = None
 
     def _called(self, _user, done, total):
         try:
-            if self.interrupted:
-                self._hand_on()
+            if self.interrupt is not None and self.interrupt.noted:
+                return 1
             stop = self.function(done, total) if self.function else 0
             return 1 if stop else 0
-        except BaseException as problem:  # KeyboardInterrupt among them: raised again after the call
+        except BaseException as problem:  # raised again after the call
             self.raised = problem
             return 1
 
-    def _signalled(self, number, frame):
-        # Python would raise at the first instruction of _called, outside of its try: the handler has to wait.
-        self.interrupted = number, frame
-
-    def _hand_on(self):
-        interrupted, self.interrupted = self.interrupted, None
-        self.handler(*interrupted)
-
-    def call(self, function, *arguments) -> int:
-        """The status of a function of the library. `check` has to follow: it raises what Ctrl-C would have raised."""
-        self.raised = self.interrupted = None
-        handler = None
-        if threading.current_thread() is threading.main_thread():
-            handler = signal.getsignal(signal.SIGINT)
-        if not callable(handler):
-            return function(*arguments)
-        self.handler = handler
-        signal.signal(signal.SIGINT, self._signalled)
-        try:
-            return function(*arguments)
-        finally:
-            signal.signal(signal.SIGINT, handler)
+    def run(self, function, *arguments) -> None:
+        """Call a function of the library; Ctrl-C raises what its handler raises."""
+        with HeldInterrupt() as self.interrupt:
+            status = function(*arguments)
+        self.check(status)
 
     def check(self, status: int) -> None:
-        """As the library's check; what was raised in a callback, or by Ctrl-C, comes first."""
+        """As the library's check; what was raised in a callback comes first."""
         raised, self.raised = self.raised, None
         if raised is not None:
             raise raised
-        if self.interrupted:
-            self._hand_on()
         check(status)
 
 
