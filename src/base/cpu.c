@@ -5,6 +5,7 @@
 #include "base/cpu.h"
 
 #include <omp.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -19,7 +20,7 @@ static uint64_t enabled_states(void)
     return (uint64_t)high << 32 | low;
 }
 
-unsigned ra_cpu_features(void)
+static unsigned find_features(void)
 {
     enum { YMM = 0x6, ZMM = 0xe6 }; /* register files the system must save for AVX, for AVX-512 */
     unsigned a, b, c, d, features = 0;
@@ -55,7 +56,7 @@ static void processor_name(char *name, size_t size)
     snprintf(name, size, "%.48s", (const char *)words);
 }
 #else
-unsigned ra_cpu_features(void)
+static unsigned find_features(void)
 {
     return 0;
 }
@@ -65,6 +66,19 @@ static void processor_name(char *name, size_t size)
     snprintf(name, size, "unknown");
 }
 #endif
+
+/* Asked once: under a hypervisor, every question to the processor takes microseconds. */
+unsigned ra_cpu_features(void)
+{
+    enum { ASKED = 1 << 30 };
+    static _Atomic unsigned found;
+    unsigned features = atomic_load_explicit(&found, memory_order_relaxed);
+    if (!features) {
+        features = find_features() | ASKED;
+        atomic_store_explicit(&found, features, memory_order_relaxed);
+    }
+    return features & ~(unsigned)ASKED;
+}
 
 int ra_cpu_cores(void)
 {

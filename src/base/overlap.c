@@ -189,10 +189,31 @@ static bool is_empty(const ra_tensor *t)
     return t->batch == 0 || t->seq == 0 || t->heads == 0 || t->dim == 0;
 }
 
+/* The first byte of a view and the one behind its last. */
+typedef struct extent {
+    wide first, end;
+} extent;
+
+static extent extent_of(const ra_tensor *t)
+{
+    const int64_t strides[] = {t->batch_stride, t->seq_stride, t->head_stride, t->dim_stride};
+    const int64_t extents[] = {t->batch, t->seq, t->heads, t->dim};
+    wide size = (wide)ra_dtype_size(t->dtype), first = (wide)(uintptr_t)t->data;
+    extent e = {first, first + size};
+    for (int i = 0; i < 4; i++) {
+        wide bytes = extents[i] > 1 ? size * strides[i] * (extents[i] - 1) : 0;
+        *(bytes < 0 ? &e.first : &e.end) += bytes;
+    }
+    return e;
+}
+
 ra_overlap ra_tensors_overlap(const ra_tensor *a, const ra_tensor *b)
 {
     int64_t a_size = (int64_t)ra_dtype_size(a->dtype), b_size = (int64_t)ra_dtype_size(b->dtype);
     if (is_empty(a) || is_empty(b))
+        return RA_APART;
+    extent of_a = extent_of(a), of_b = extent_of(b); /* most views lie one behind the other */
+    if (of_a.end <= of_b.first || of_b.end <= of_a.first)
         return RA_APART;
     equation e = {.goal = (wide)(uintptr_t)b->data - (wide)(uintptr_t)a->data};
     add_view(&e, a, a_size, 1);
@@ -202,11 +223,31 @@ ra_overlap ra_tensors_overlap(const ra_tensor *a, const ra_tensor *b)
     return solve(&e);
 }
 
+/* Whether each dimension steps over all that the ones with smaller strides reach, as in every dense array. */
+static bool is_nested(const int64_t strides[4], const int64_t extents[4])
+{
+    bool counted[4] = {false};
+    wide reach = 0;
+    for (int round = 0; round < 4; round++) {
+        int next = -1;
+        for (int i = 0; i < 4; i++)
+            if (!counted[i] && extents[i] > 1 && (next < 0 || llabs(strides[i]) < llabs(strides[next])))
+                next = i;
+        if (next < 0)
+            return true;
+        if (llabs(strides[next]) <= reach)
+            return false;
+        reach += (wide)llabs(strides[next]) * (extents[next] - 1);
+        counted[next] = true;
+    }
+    return true;
+}
+
 ra_overlap ra_tensor_overlaps_itself(const ra_tensor *t)
 {
     const int64_t strides[] = {t->batch_stride, t->seq_stride, t->head_stride, t->dim_stride};
     const int64_t extents[] = {t->batch, t->seq, t->heads, t->dim};
-    if (is_empty(t))
+    if (is_empty(t) || is_nested(strides, extents))
         return RA_APART;
     /* Of two indices that lead to one element, the first that differs may be taken to be larger in the one of them. */
     for (int first = 0; first < 4; first++) {

@@ -80,7 +80,7 @@ static void start_rows(const ra_run *run, const decode_task *t)
 
 static bool in_place(const ra_tensor *t)
 {
-    return t->dtype == RA_F32 && t->dim_stride == 1;
+    return t->dim_stride == 1;
 }
 
 /* Whether all heads of a position lie closer together than the positions of a head. */
@@ -89,20 +89,24 @@ static bool heads_inside(const ra_tensor *t)
     return in_place(t) && llabs(t->head_stride) <= llabs(t->seq_stride);
 }
 
-/*
- * Rows of one head as the kernel reads them: in place, or widened into `packed`. What is returned is where the row of
- * the block's first position is, or would be: rows below `skip` are not touched.
- */
-static const float *readable(const ra_run *run, const ra_tensor *t, int64_t batch, int64_t head, const ra_key_block *b,
-                             float *packed, int64_t *stride)
+/* Rows of one head as the kernel reads them. */
+typedef struct readable {
+    const void
+        *rows; /* where the row of the block's first position is, or would be: those below `skip` are not touched */
+    ra_dtype dtype;
+    int64_t stride;
+} readable;
+
+/* In place, or widened into `packed`. */
+static readable readable_rows(const ra_run *run, const ra_tensor *t, int64_t batch, int64_t head, const ra_key_block *b,
+                              float *packed)
 {
     ra_rows from = ra_rows_at(t, batch, b->row, head);
-    *stride = t->seq_stride;
+    int64_t skipped = b->block.skip * t->seq_stride * (int64_t)ra_dtype_size(t->dtype);
     if (in_place(t))
-        return (const float *)from.data - b->block.skip * t->seq_stride;
-    *stride = t->dim;
+        return (readable){(const char *)from.data - skipped, t->dtype, t->seq_stride};
     run->kernel->pack_rows(&from, b->block.rows - b->block.skip, (int)t->dim, packed + b->block.skip * t->dim);
-    return packed;
+    return (readable){packed, RA_F32, t->dim};
 }
 
 /* What each query sees of a block; counts the pairs of `heads` key/value heads. */
@@ -130,9 +134,15 @@ static void work_heads(const ra_run *run, decode_task *t, const ra_key_block *b,
     ra_decode_call *c = &t->call;
     int64_t row = head * t->head_rows;
     c->heads = (int)heads;
-    c->key = readable(run, b->k, t->batch, t->first_head + head, b, t->key, &c->key_stride);
-    c->value = readable(run, b->v, t->batch, t->first_head + head, b, t->value, &c->value_stride);
-    c->next_key = c->key + RA_KEY_BLOCK * c->key_stride;
+    readable key = readable_rows(run, b->k, t->batch, t->first_head + head, b, t->key);
+    readable value = readable_rows(run, b->v, t->batch, t->first_head + head, b, t->value);
+    c->key = key.rows;
+    c->key_dtype = key.dtype;
+    c->key_stride = key.stride;
+    c->value = value.rows;
+    c->value_dtype = value.dtype;
+    c->value_stride = value.stride;
+    c->next_key = (const char *)key.rows + RA_KEY_BLOCK * key.stride * (int64_t)ra_dtype_size(key.dtype);
     c->key_head_stride = b->k->head_stride;
     c->value_head_stride = b->v->head_stride;
     c->query = t->query + row * c->head_dim;

@@ -75,13 +75,11 @@ void ra_finish(const ra_run *run, int64_t batch, int64_t head, const ra_group *g
     if (has_sinks(p))
         add_sink(p, head, group->rows, lanes, state);
     int64_t first = run->whole_output ? group->query : group->row - run->output_first;
+    ra_rows output = ra_rows_at(run->output, batch, first, head);
     if (p->variant == RA_VARIANT_DECODE)
-        for (int64_t d = 0; d < p->value_dim; d++)
-            ra_tensor_set(run->output, batch, first, head, d, state[2 + d] / state[1] + 0.0f);
-    else {
-        ra_rows output = ra_rows_at(run->output, batch, first, head);
+        run->kernel->finish_row(state, p->value_dim, &output);
+    else
         run->kernel->finish_group(state, group->rows, p->value_dim, &output);
-    }
     for (int i = 0; i < group->rows; i++) {
         bool empty = ra_pattern_blind(&p->pattern, head, group->query + i + p->offset);
         for (int64_t d = 0; empty && d < p->value_dim; d++)
@@ -220,8 +218,8 @@ static void work_tasks(ra_worker *w, ra_run *run)
     }
 }
 
-/* One thread's part of a run, and of those after it. */
-static void work(ra_worker *w, ra_run *run)
+/* One thread's part of a run, and of those after it, together with others or alone. */
+static void work(ra_worker *w, ra_run *run, bool alone)
 {
     struct ra_shared *shared = run->shared;
     fenv_t environment;
@@ -232,7 +230,9 @@ static void work(ra_worker *w, ra_run *run)
         wait_for_others(run);
     if (run->spans > 1) {
         int64_t t;
+        if (!alone) {
 #pragma omp barrier
+        }
         while (!cancelled(shared) &&
                (t = atomic_fetch_add_explicit(&shared->next_unit, 1, memory_order_relaxed)) < run->work->units)
             merge_unit(run, t);
@@ -240,11 +240,42 @@ static void work(ra_worker *w, ra_run *run)
     leave(&environment);
 }
 
+static void note_threads(ra_run *run, int threads)
+{
+    for (ra_run *r = run; r; r = r->next)
+        r->counts->threads = threads;
+}
+
+/* One thread asks nothing of OpenMP, whose regions cost more than a small problem. */
+static void work_alone(ra_run *run, char *scratch)
+{
+    ra_worker worker = {run, scratch, {0, 0, 0, 0}, 0, true};
+    note_threads(run, 1);
+    work(&worker, run, true);
+}
+
+static void work_together(ra_run *run, char *scratch, int64_t each, int threads)
+{
+    int dynamic = omp_get_dynamic();
+    omp_set_dynamic(0); /* as many threads as were asked for, whatever else the machine does */
+#pragma omp parallel num_threads(threads)
+    {
+        int me = omp_get_thread_num();
+        ra_worker worker = {run, scratch + me * each, {0, 0, 0, 0}, 0, me == 0};
+        if (me == 0) {
+            note_threads(run, omp_get_num_threads());
+            atomic_fetch_sub(&run->shared->working, threads - omp_get_num_threads());
+        }
+        work(&worker, run, false);
+    }
+    omp_set_dynamic(dynamic);
+}
+
 bool ra_run_tasks(ra_run *run, char *scratch)
 {
     struct ra_shared shared = {0, 0, 0, 0, 0};
     int64_t each = 0;
-    int threads = 1, dynamic = omp_get_dynamic();
+    int threads = 1;
     for (ra_run *r = run; r; r = r->next) {
         r->shared = &shared;
         r->busy = 0;
@@ -254,19 +285,10 @@ bool ra_run_tasks(ra_run *run, char *scratch)
     }
     threads = ra_threads_most(threads);
     shared.working = threads;
-    omp_set_dynamic(0); /* as many threads as were asked for, whatever else the machine does */
-#pragma omp parallel num_threads(threads)
-    {
-        int me = omp_get_thread_num();
-        ra_worker worker = {run, scratch + me * each, {0, 0, 0, 0}, 0, me == 0};
-        if (me == 0) {
-            for (ra_run *r = run; r; r = r->next)
-                r->counts->threads = omp_get_num_threads();
-            atomic_fetch_sub(&shared.working, threads - omp_get_num_threads());
-        }
-        work(&worker, run);
-    }
-    omp_set_dynamic(dynamic);
+    if (threads == 1)
+        work_alone(run, scratch);
+    else
+        work_together(run, scratch, each, threads);
     for (ra_run *r = run; r; r = r->next)
         r->shared = NULL;
     return !shared.cancelled;

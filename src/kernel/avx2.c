@@ -101,6 +101,19 @@ static inline __attribute__((always_inline)) void v_transpose(vec r[WIDTH])
     }
 }
 
+/* Lane i of the result is the sum of r[i]: of lanes 0 + 2 and 1 + 3 of each half, then of the halves. */
+static inline __attribute__((always_inline)) vec v_sums(const vec r[WIDTH])
+{
+    vec s[WIDTH / 4];
+    for (int i = 0; i < WIDTH / 4; i++) {
+        const vec *q = r + 4 * i;
+        vec ab = _mm256_add_ps(_mm256_unpacklo_ps(q[0], q[1]), _mm256_unpackhi_ps(q[0], q[1]));
+        vec cd = _mm256_add_ps(_mm256_unpacklo_ps(q[2], q[3]), _mm256_unpackhi_ps(q[2], q[3]));
+        s[i] = _mm256_add_ps(_mm256_shuffle_ps(ab, cd, 0x44), _mm256_shuffle_ps(ab, cd, 0xee));
+    }
+    return _mm256_add_ps(_mm256_permute2f128_ps(s[0], s[1], 0x20), _mm256_permute2f128_ps(s[0], s[1], 0x31));
+}
+
 /* ra_draw of base/dropout.h for WIDTH rows or columns and one of the other; the lanes whose draw is not below. */
 static inline mask v_kept(const uint32_t *a, const uint32_t *b, uint32_t other_a, uint32_t other_b, uint32_t threshold)
 {

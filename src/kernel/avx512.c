@@ -142,6 +142,35 @@ static inline __attribute__((always_inline)) void v_transpose(vec r[WIDTH])
 }
 
 /*
+ * Lane i of the result is the sum of r[i]: of lanes 0 + 2 and 1 + 3 of each quarter, then of the quarters in the same
+ * way. Half of what is added comes from each of two vectors, so that 15 additions do for 16 sums.
+ */
+static inline __attribute__((always_inline)) vec v_sums(const vec r[WIDTH])
+{
+#ifdef __AVX512F__
+    vec s[WIDTH / 4];
+    for (int i = 0; i < WIDTH / 4; i++) {
+        const vec *q = r + 4 * i;
+        vec ab = _mm512_add_ps(_mm512_unpacklo_ps(q[0], q[1]), _mm512_unpackhi_ps(q[0], q[1]));
+        vec cd = _mm512_add_ps(_mm512_unpacklo_ps(q[2], q[3]), _mm512_unpackhi_ps(q[2], q[3]));
+        s[i] = _mm512_add_ps(_mm512_shuffle_ps(ab, cd, 0x44), _mm512_shuffle_ps(ab, cd, 0xee));
+    }
+    vec low = _mm512_add_ps(_mm512_shuffle_f32x4(s[0], s[1], 0x44), _mm512_shuffle_f32x4(s[0], s[1], 0xee));
+    vec high = _mm512_add_ps(_mm512_shuffle_f32x4(s[2], s[3], 0x44), _mm512_shuffle_f32x4(s[2], s[3], 0xee));
+    return _mm512_add_ps(_mm512_shuffle_f32x4(low, high, 0x88), _mm512_shuffle_f32x4(low, high, 0xdd));
+#else
+    float sum[WIDTH], x[WIDTH], q[4];
+    for (int i = 0; i < WIDTH; i++) {
+        v_store(x, r[i]);
+        for (int j = 0; j < 4; j++)
+            q[j] = (x[4 * j] + x[4 * j + 2]) + (x[4 * j + 1] + x[4 * j + 3]);
+        sum[i] = (q[0] + q[2]) + (q[1] + q[3]);
+    }
+    return v_load(sum);
+#endif
+}
+
+/*
  * ra_draw of base/dropout.h for WIDTH rows or columns and one of the other; the lanes whose draw is not below. The
  * emulation multiplies signed numbers, which may not overflow.
  */

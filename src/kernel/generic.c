@@ -135,6 +135,15 @@ static inline void v_transpose(vec r[WIDTH])
         }
 }
 
+/* Lane i of the result is the sum of r[i]. */
+static inline vec v_sums(const vec r[WIDTH])
+{
+    vec sum;
+    for (int i = 0; i < WIDTH; i++)
+        sum[i] = (r[i][0] + r[i][2]) + (r[i][1] + r[i][3]);
+    return sum;
+}
+
 /* ra_draw of base/dropout.h for WIDTH rows or columns and one of the other; the lanes whose draw is not below. */
 static inline mask v_kept(const uint32_t *a, const uint32_t *b, uint32_t other_a, uint32_t other_b, uint32_t threshold)
 {

@@ -85,12 +85,13 @@ typedef struct ra_tile_call {
  * position are read one after the other, as they lie in memory when heads are inside positions.
  */
 typedef struct ra_decode_call {
-    int heads, rows;          /* key/value heads; query rows of each */
-    int queries;              /* row r is of query r % queries */
-    const float *query;       /* [heads][rows][head_dim] */
-    const float *key, *value; /* head h, key k at key + h * key_head_stride + k * key_stride */
+    int heads, rows;         /* key/value heads; query rows of each */
+    int queries;             /* row r is of query r % queries */
+    const float *query;      /* [heads][rows][head_dim] */
+    const void *key, *value; /* head h, key k at element h * key_head_stride + k * key_stride */
+    ra_dtype key_dtype, value_dtype;
     int64_t key_stride, key_head_stride, value_stride, value_head_stride;
-    const float *next_key;  /* the keys of the call after this one, to be fetched; any address will do */
+    const void *next_key;   /* the keys of the call after this one, to be fetched; any address will do */
     const int *begin, *end; /* [queries]: a row sees keys begin <= k < end of the block, maybe none */
     int head_dim, value_dim;
     float factor;                /* what scores are multiplied by */
@@ -160,6 +161,8 @@ typedef struct ra_kernel {
     void (*merge_lane)(float *into, const float *from, int value_dim);
     /* acc / sum of the first `rows` lanes, to output[row][dim]; a row with sum 0 becomes NaN. Destroys acc. */
     void (*finish_group)(float *state, int rows, int value_dim, const ra_rows *output);
+    /* The same for the state of a decoding row. */
+    void (*finish_row)(float *state, int value_dim, const ra_rows *output);
     /*
      * dst: slices of columns that ra_gradient_call sums over rows; lanes * (dim rounded up to a vector) floats at most.
      * Rows whose index is below 0 are zeros. Returns whether all are finite.

@@ -46,8 +46,8 @@ int ra_kernel_available(ra_kernel_id id)
 
 ra_status ra_kernel_find(ra_kernel_id id, const ra_kernel **kernel)
 {
-    const char *asked = getenv("RA_KERNEL"), *source = "";
-    if (id == RA_KERNEL_AUTO && asked && *asked) {
+    const char *asked = id == RA_KERNEL_AUTO ? getenv("RA_KERNEL") : NULL, *source = "";
+    if (asked && *asked) {
         source = "RA_KERNEL=";
         id = RA_KERNEL_GENERIC;
         while (ra_kernel_name(id) && strcmp(asked, ra_kernel_name(id)) != 0)

@@ -10,6 +10,7 @@
  *     v_exponent(t): the low bits of t moved into the exponent field; or, where there are such instructions,
  * v_fraction(x): x without the integer below it, v_not_below(a, b): also where either is NaN, and the macro
  * v_scale(mask, x, y): x 2^n of the integer n below y, 0 where the mask is not set
+ *     v_sums(r[WIDTH]): the sum of each vector in a lane of one
  *     v_min(a, b) (b when either is NaN), v_quotient(a, b), v_transpose(r[WIDTH]) and v_kept, the
  * draws of dropout: of scored tiles alone
  *
@@ -74,6 +75,7 @@ const ra_kernel KERNEL_NAME = {
     .merge_row = merge_row,
     .merge_lane = merge_lane,
     .finish_group = finish_group,
+    .finish_row = finish_row,
     .pack_columns = pack_columns,
     .gradient = gradient,
     .gradient_scores = gradient_scores,

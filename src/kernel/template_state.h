@@ -115,4 +115,28 @@ static void finish_group(float *state, int rows, int value_dim, const ra_rows *o
     store_group(acc, rows, value_dim, output);
 }
 
+/* acc[column] to one row; elements that lie together are stored in a loop for each dtype. */
+INLINE void store_row(const float *acc, int dim, const ra_rows *output)
+{
+    if (output->dim_stride == 1 && output->dtype == RA_F32)
+        memcpy((float *)output->data, acc, (size_t)dim * sizeof *acc);
+    else if (output->dim_stride == 1 && output->dtype == RA_BF16)
+        for (int d = 0; d < dim; d++)
+            ((uint16_t *)output->data)[d] = ra_f32_to_bf16(acc[d]);
+    else
+        for (int d = 0; d < dim; d++)
+            store_one(output, d * output->dim_stride, acc[d]);
+}
+
+static void finish_row(float *state, int value_dim, const ra_rows *output)
+{
+    float *acc = state + 2, sum = state[1];
+    int d = 0;
+    for (; d + WIDTH <= value_dim; d += WIDTH)
+        v_store(acc + d, v_add(v_div(v_load(acc + d), v_set(sum)), v_set(0.0f)));
+    for (; d < value_dim; d++)
+        acc[d] = acc[d] / sum + 0.0f;
+    store_row(acc, value_dim, output);
+}
+
 #endif

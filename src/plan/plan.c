@@ -132,6 +132,16 @@ static void lay_out_nothing(ra_plan *p)
     p->flops = 0;
 }
 
+int ra_plan_threads(const ra_plan *p, int threads)
+{
+    /* Operations of one core in about the time that it takes to wake another; those of decoding wait for memory. */
+    const double enough = p->variant == RA_VARIANT_DECODE ? 1 << 18 : 1 << 20;
+    const ra_workload *w = &p->all;
+    double work = 2 * w->pairs_worked * (double)(p->head_dim + p->value_dim);
+    int64_t most = ra_min(threads, w->tasks * p->spans);
+    return (int)(work < enough * (double)most ? ra_max(1, (int64_t)(work / enough)) : most);
+}
+
 ra_status ra_plan_lay_out(ra_plan *p, int threads)
 {
     bool decoding = p->q_len <= p->blocking.decode_queries && ra_pattern_is_interval(&p->pattern);
@@ -149,7 +159,7 @@ ra_status ra_plan_lay_out(ra_plan *p, int threads)
     if (status)
         return status;
     p->flops = 2 * all->pairs_visible * (double)(p->head_dim + p->value_dim);
-    all->threads = (int)ra_min(threads, all->tasks * p->spans);
+    all->threads = ra_plan_threads(p, threads);
     int64_t part_floats = 0, scratch;
     if (p->spans > 1 && (!ra_mul_ok(all->units, p->spans, &part_floats) ||
                          !ra_mul_ok(part_floats, p->unit_floats * (int64_t)sizeof(float), &part_floats)))

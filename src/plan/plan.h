@@ -71,6 +71,12 @@ struct ra_plan {
 ra_status ra_plan_lay_out(ra_plan *plan, int threads);
 
 /*
+ * Threads that a run in one piece takes of those that it may: as many as have enough to do. Needs the tasks and counts
+ * of plan->all. The bits of a result do not depend on it.
+ */
+int ra_plan_threads(const ra_plan *plan, int threads);
+
+/*
  * Divide a share of the queries into tasks for `threads` threads, which work through those of `shares` such shares
  * without a stop. `states`: the rows' states live elsewhere, not in the workers' scratch. The counts are left to
  * ra_workload_count.

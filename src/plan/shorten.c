@@ -130,11 +130,11 @@ ra_status ra_plan_lay_out_shorter(const ra_plan *p, ra_shorter_plan *shorter)
     ra_workload *w = &s->all;
     split_keys(s);
     lay_out_groups(p, s);
-    w->threads = (int)ra_min(w->threads, w->tasks * s->spans);
     w->scratch_bytes = s->scratch_bytes(s, w);
     if (s->spans > 1)
         s->part_bytes = ra_memory_rounded(w->units * s->spans * s->unit_floats * (int64_t)sizeof(float));
     ra_status status = ra_workload_count(w, s);
+    w->threads = ra_plan_threads(s, w->threads);
     s->flops = 2 * w->pairs_visible * (double)(s->head_dim + s->value_dim);
     return status;
 }

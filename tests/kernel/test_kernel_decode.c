@@ -13,6 +13,7 @@ enum { MOST_QUERIES = 8 };
 typedef struct decode_case {
     int heads, groups, queries; /* rows of a head: groups x queries */
     int head_dim, value_dim, key_rows;
+    ra_dtype key_dtype, value_dtype; /* how the kernel gets them; the floats here are such numbers */
     int64_t key_stride, key_head_stride, value_stride, value_head_stride;
     int begin[MOST_QUERIES], end[MOST_QUERIES];
     float *query, *key, *value, *state;
@@ -36,17 +37,38 @@ static void choose_strides(choices *c, bool inside, int heads, int keys, int dim
     *stride = inside ? row * heads + choose(c, 0, 3) : row;
 }
 
-static float *choose_rows(choices *c, const decode_case *t, int64_t stride, int64_t head_stride, int dim)
+static int64_t elements(const decode_case *t, int64_t stride, int64_t head_stride, int dim)
 {
-    int64_t floats = (t->heads - 1) * head_stride + (t->key_rows - 1) * stride + dim;
+    return (t->heads - 1) * head_stride + (t->key_rows - 1) * stride + dim;
+}
+
+/* The same numbers as elements of a dtype; exact for those that choose_rows has made. */
+static void *as_dtype(const float *rows, int64_t count, ra_dtype dtype)
+{
+    void *memory = take((size_t)count * sizeof *rows);
+    ra_tensor t = ra_tensor_dense(memory, dtype, RA_BSHD, 1, 1, 1, count);
+    for (int64_t i = 0; i < count; i++)
+        ra_tensor_set(&t, 0, 0, 0, i, rows[i]);
+    return memory;
+}
+
+static float *choose_rows(choices *c, const decode_case *t, int64_t stride, int64_t head_stride, int dim,
+                          ra_dtype dtype)
+{
+    int64_t floats = elements(t, stride, head_stride, dim);
     float *rows = take((size_t)floats * sizeof *rows);
     fill_normal(c, rows, floats, 1);
+    void *rounded = as_dtype(rows, floats, dtype);
+    ra_tensor from = ra_tensor_dense(rounded, dtype, RA_BSHD, 1, 1, 1, floats);
+    for (int64_t i = 0; i < floats; i++)
+        rows[i] = (float)ra_tensor_get(&from, 0, 0, 0, i);
+    free(rounded);
     return rows;
 }
 
 static void choose_decode(choices *c, decode_case *t)
 {
-    bool inside = chance(c, 2);
+    bool inside = chance(c, 2), all = chance(c, 3); /* every query sees every key */
     t->heads = (int)choose(c, 1, 5);
     t->groups = (int)choose(c, 1, 4);
     t->queries = (int)choose(c, 1, MOST_QUERIES);
@@ -55,8 +77,10 @@ static void choose_decode(choices *c, decode_case *t)
     t->key_rows = (int)choose(c, 1, RA_KEY_BLOCK);
     choose_strides(c, inside, t->heads, t->key_rows, t->head_dim, &t->key_stride, &t->key_head_stride);
     choose_strides(c, inside, t->heads, t->key_rows, t->value_dim, &t->value_stride, &t->value_head_stride);
-    t->key = choose_rows(c, t, t->key_stride, t->key_head_stride, t->head_dim);
-    t->value = choose_rows(c, t, t->value_stride, t->value_head_stride, t->value_dim);
+    t->key_dtype = (ra_dtype)choose(c, RA_F32, RA_BF16);
+    t->value_dtype = (ra_dtype)choose(c, RA_F32, RA_BF16);
+    t->key = choose_rows(c, t, t->key_stride, t->key_head_stride, t->head_dim, t->key_dtype);
+    t->value = choose_rows(c, t, t->value_stride, t->value_head_stride, t->value_dim, t->value_dtype);
     t->query = take((size_t)(all_rows(t) * t->head_dim) * sizeof *t->query);
     t->state = take(state_bytes(t));
     fill_normal(c, t->query, (int64_t)all_rows(t) * t->head_dim, 1.5f / sqrtf((float)t->head_dim));
@@ -64,10 +88,14 @@ static void choose_decode(choices *c, decode_case *t)
         choose_state(c, t->value_dim, t->state + (ptrdiff_t)row * (2 + t->value_dim));
     for (int q = 0; q < t->queries; q++) {
         t->begin[q] = t->end[q] = 0;
-        if (chance(c, 5))
+        if (!all && chance(c, 5))
             continue; /* sees nothing of the block */
         t->begin[q] = (int)choose(c, 0, t->key_rows - 1);
         t->end[q] = (int)choose(c, t->begin[q] + 1, t->key_rows);
+        if (all) {
+            t->begin[q] = 0;
+            t->end[q] = t->key_rows;
+        }
     }
 }
 
@@ -87,12 +115,19 @@ static void run_heads(const ra_kernel *kernel, const decode_case *t, int first, 
     float *scores = take(count * RA_KEY_BLOCK * sizeof *scores);
     float *sums = take(count * (size_t)(1 + t->value_dim) * sizeof *sums);
     ptrdiff_t at = (ptrdiff_t)first * rows * (2 + t->value_dim);
+    int64_t key_count = elements(t, t->key_stride, t->key_head_stride, t->head_dim);
+    int64_t value_count = elements(t, t->value_stride, t->value_head_stride, t->value_dim);
+    char *key = as_dtype(t->key, key_count, t->key_dtype), *value = as_dtype(t->value, value_count, t->value_dtype);
+    int64_t key_first = first * t->key_head_stride * (int64_t)ra_dtype_size(t->key_dtype);
+    int64_t value_first = first * t->value_head_stride * (int64_t)ra_dtype_size(t->value_dtype);
     ra_decode_call call = {.heads = heads,
                            .rows = rows,
                            .queries = t->queries,
                            .query = t->query + (ptrdiff_t)first * rows * t->head_dim,
-                           .key = t->key + first * t->key_head_stride,
-                           .value = t->value + first * t->value_head_stride,
+                           .key = key + key_first,
+                           .value = value + value_first,
+                           .key_dtype = t->key_dtype,
+                           .value_dtype = t->value_dtype,
                            .key_stride = t->key_stride,
                            .key_head_stride = t->key_head_stride,
                            .value_stride = t->value_stride,
@@ -108,6 +143,8 @@ static void run_heads(const ra_kernel *kernel, const decode_case *t, int first, 
                            .state = states + at};
     memcpy(states + at, t->state + at, count * (size_t)(2 + t->value_dim) * sizeof *states);
     kernel->decode(&call);
+    free(key);
+    free(value);
     free(scores);
     free(sums);
 }
@@ -192,6 +229,51 @@ static void heads_together_or_one_by_one(void **state)
     for_each_call(100, check_one_by_one);
 }
 
+/* Keys and values of 16 bits have the bits of the same numbers as floats. */
+static void check_widened(const tested_table *table, decode_case *t, uint64_t seed)
+{
+    float *narrow = take(state_bytes(t)), *wide = take(state_bytes(t));
+    run_heads(table->kernel, t, 0, t->heads, narrow);
+    t->key_dtype = t->value_dtype = RA_F32;
+    run_heads(table->kernel, t, 0, t->heads, wide);
+    REQUIRE(same_bits(narrow, wide, (int64_t)all_rows(t) * (2 + t->value_dim)), "seed %llu, %s",
+            (unsigned long long)seed, table->name);
+    free(narrow);
+    free(wide);
+}
+
+static void halves_are_widened(void **state)
+{
+    (void)state;
+    for_each_call(100, check_widened);
+}
+
+/* A row has the same bits whether the rows beside it see the same keys, and are worked with it, or not. */
+static void check_alone(const tested_table *table, decode_case *t, uint64_t seed)
+{
+    choices c = {seed + 2000};
+    float *before = take(state_bytes(t)), *after = take(state_bytes(t));
+    int kept = (int)choose(&c, 0, t->queries - 1);
+    run_heads(table->kernel, t, 0, t->heads, before);
+    for (int q = 0; q < t->queries; q++)
+        if (q != kept)
+            t->begin[q] = t->end[q] = 0;
+    run_heads(table->kernel, t, 0, t->heads, after);
+    for (int row = kept; row < all_rows(t); row += t->queries) {
+        ptrdiff_t at = (ptrdiff_t)row * (2 + t->value_dim);
+        REQUIRE(same_bits(before + at, after + at, 2 + t->value_dim), "seed %llu, %s: row %d", (unsigned long long)seed,
+                table->name, row);
+    }
+    free(before);
+    free(after);
+}
+
+static void rows_together_or_alone(void **state)
+{
+    (void)state;
+    for_each_call(100, check_alone);
+}
+
 /* Whatever one query sees and holds, the others keep their bits; keys that a query does not see may be NaN. */
 static void check_neighbours(const tested_table *table, decode_case *t, uint64_t seed)
 {
@@ -244,6 +326,7 @@ static void sums_do_not_stagnate(void **state)
                          .queries = 1,
                          .head_dim = 1,
                          .value_dim = 1,
+                         .key_rows = RA_KEY_BLOCK,
                          .key_stride = 1,
                          .value_stride = 1,
                          .end = {RA_KEY_BLOCK},
@@ -259,10 +342,9 @@ static void sums_do_not_stagnate(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(random_calls),
-        cmocka_unit_test(heads_together_or_one_by_one),
-        cmocka_unit_test(unseen_keys_are_no_ops),
-        cmocka_unit_test(sums_do_not_stagnate),
+        cmocka_unit_test(random_calls),           cmocka_unit_test(heads_together_or_one_by_one),
+        cmocka_unit_test(halves_are_widened),     cmocka_unit_test(rows_together_or_alone),
+        cmocka_unit_test(unseen_keys_are_no_ops), cmocka_unit_test(sums_do_not_stagnate),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -314,6 +314,33 @@ static void outputs(void **state)
     for_each_table(200, check_finish);
 }
 
+/* The same of a decoding row. */
+static void check_finish_row(const tested_table *table, uint64_t seed)
+{
+    choices c = {seed};
+    source s = choose_source(&c, 1);
+    size_t bytes = source_bytes(&s);
+    float *state = take((size_t)(2 + s.dim) * sizeof *state);
+    char *expected = take(bytes);
+    fill_normal(&c, state, 2 + s.dim, 1);
+    memcpy(expected, s.memory, bytes);
+    int64_t origin = ((const char *)s.rows.data - (const char *)s.memory) / (int64_t)ra_dtype_size(s.rows.dtype);
+    for (int d = 0; d < s.dim; d++)
+        put(expected, s.rows.dtype, origin + d * s.rows.dim_stride, state[2 + d] / state[1]);
+    table->kernel->finish_row(state, s.dim, &s.rows);
+    REQUIRE(memcmp(s.memory, expected, bytes) == 0, "seed %llu, %s, %s", (unsigned long long)seed, table->name,
+            ra_dtype_name(s.rows.dtype));
+    free(state);
+    free(expected);
+    free(s.memory);
+}
+
+static void outputs_of_rows(void **state)
+{
+    (void)state;
+    for_each_table(200, check_finish_row);
+}
+
 /* Rows of a group go to different places: any, some of them to none. */
 static void choose_places(choices *c, source *s)
 {
@@ -387,9 +414,15 @@ static void added_groups(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rows),          cmocka_unit_test(queries),      cmocka_unit_test(values),
-        cmocka_unit_test(columns),       cmocka_unit_test(every_half),   cmocka_unit_test(outputs),
-        cmocka_unit_test(stored_groups), cmocka_unit_test(added_groups),
+        cmocka_unit_test(rows),
+        cmocka_unit_test(queries),
+        cmocka_unit_test(values),
+        cmocka_unit_test(columns),
+        cmocka_unit_test(every_half),
+        cmocka_unit_test(outputs),
+        cmocka_unit_test(outputs_of_rows),
+        cmocka_unit_test(stored_groups),
+        cmocka_unit_test(added_groups),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

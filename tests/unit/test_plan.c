@@ -281,6 +281,20 @@ static ra_plan_info described(const ra_problem *problem, int threads)
     return info;
 }
 
+/* One thread for what it does before another is awake; all of them for what is worth it. */
+static void threads_are_taken_by_work(void **state)
+{
+    (void)state;
+    static const int64_t cases[][3] = {{1, 1, 1}, {8, 8, 1}, {1, 64, 1}, {1, 131072, 4}, {1024, 1024, 4}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        ra_problem problem = RA_PROBLEM_INIT;
+        problem.q_len = cases[i][0], problem.kv_len = cases[i][1], problem.heads = 8;
+        problem.head_dim = 64;
+        assert_int_equal(described(&problem, 4).threads, cases[i][2]);
+        assert_int_equal(described(&problem, 1).threads, 1);
+    }
+}
+
 /* Whatever changes the order of a row's arithmetic. */
 static void arithmetic_does_not_depend_on_threads(void **state)
 {
@@ -376,6 +390,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(counts_are_those_of_brute_force),
         cmocka_unit_test(visible_says_what_the_pattern_lets_through),
+        cmocka_unit_test(threads_are_taken_by_work),
         cmocka_unit_test(arithmetic_does_not_depend_on_threads),
         cmocka_unit_test(few_queries_take_the_decoding_variant),
         cmocka_unit_test(memory_is_small_and_does_not_grow),
