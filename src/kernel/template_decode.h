@@ -98,60 +98,63 @@ INLINE void dot_pairs(const ra_decode_call *c, const float *query, const int64_t
     }
 }
 
-/* Keys k .. k + DECODE_UNIT - 1 for `rows` rows from row i on, which see all of them. */
-INLINE void score_unit(const ra_decode_call *c, int i, int rows, int k, int64_t head_at, ra_dtype dtype, bool ask)
+/* Keys first <= k < last. */
+typedef struct key_range {
+    int first, last;
+} key_range;
+
+/* What a range has of the unit from k on. */
+INLINE key_range of_unit(key_range range, int k)
 {
-    const int keys = WIDTH / rows;
-    for (int first = k; first < k + DECODE_UNIT; first += keys) {
+    return (key_range){range.first > k ? range.first : k, range.last < k + DECODE_UNIT ? range.last : k + DECODE_UNIT};
+}
+
+/* Keys of a range for `rows` rows from row i on. Others are not touched: the last one stands in for them. */
+INLINE void score_keys(const ra_decode_call *c, int i, int rows, key_range of, ra_dtype dtype, bool ask)
+{
+    const int keys = WIDTH / rows, head = i / c->rows;
+    for (int first = of.first; first < of.last; first += keys) {
+        int here = of.last - first < keys ? of.last - first : keys;
         float sums[WIDTH];
         int64_t at[WIDTH];
         for (int j = 0; j < keys; j++)
-            at[j] = head_at + (first + j) * c->key_stride;
+            at[j] = head * c->key_head_stride + (first + (j < here ? j : here - 1)) * c->key_stride;
         row_fetch fetch = {NULL, 0, 0};
         if (ask)
-            fetch = fetch_of(c->value, c->value_stride, i / c->rows * c->value_head_stride, first, c->value_dtype);
+            fetch = fetch_of(c->value, c->value_stride, head * c->value_head_stride, first, c->value_dtype);
         dot_pairs(c, c->query + (ptrdiff_t)i * c->head_dim, at, rows, dtype, fetch, sums);
         for (int r = 0; r < rows; r++)
-            for (int j = 0; j < keys; j++)
+            for (int j = 0; j < here; j++)
                 c->scores[(ptrdiff_t)(i + r) * RA_KEY_BLOCK + first + j] = sums[r * keys + j] * c->factor;
     }
 }
 
-/* The same for one row that sees some of the keys. Others are not touched: one that it sees stands in for them. */
-INLINE void score_some(const ra_decode_call *c, int i, int k, int64_t head_at, ra_dtype dtype)
+/* The keys of the unit from k on that a row sees. */
+INLINE key_range seen_of_unit(const ra_decode_call *c, int i, int k)
 {
     int begin = c->begin[i % c->rows % c->queries], end = c->end[i % c->rows % c->queries];
-    begin = begin > k ? begin : k;
-    end = end < k + DECODE_UNIT ? end : k + DECODE_UNIT;
-    for (int first = begin; first < end; first += WIDTH) {
-        float sums[WIDTH];
-        int64_t at[WIDTH];
-        for (int j = 0; j < WIDTH; j++)
-            at[j] = head_at + (first + j < end ? first + j : first) * c->key_stride;
-        dot_pairs(c, c->query + (ptrdiff_t)i * c->head_dim, at, 1, dtype, (row_fetch){NULL, 0, 0}, sums);
-        for (int j = 0; j < WIDTH && first + j < end; j++)
-            c->scores[(ptrdiff_t)i * RA_KEY_BLOCK + first + j] = sums[j] * c->factor;
-    }
+    return of_unit((key_range){begin, end}, k);
 }
 
-/* 1. scores[head][row][k] for the keys of a unit that the row sees; `all`: every row sees every key. */
-INLINE void decode_scores(const ra_decode_call *c, int k, bool all, ra_dtype dtype)
+/*
+ * 1. scores[head][row][k] for the keys of a unit that the row sees. If all rows see the same, `common` says what, and
+ * they are worked together; else it is empty.
+ */
+INLINE void decode_scores(const ra_decode_call *c, int k, key_range common, ra_dtype dtype)
 {
+    bool together = common.first < common.last;
     for (int head = 0; head < c->heads; head++) {
-        int64_t head_at = head * c->key_head_stride;
         int i = head * c->rows, end = i + c->rows;
-        if (all && c->rows >= 4)
-            score_unit(c, i, 4, k, head_at, dtype, true), i += 4;
-        else if (all && c->rows == 1)
-            score_unit(c, i, 1, k, head_at, dtype, true), i++;
-        for (; all && i + 4 <= end; i += 4)
-            score_unit(c, i, 4, k, head_at, dtype, false);
-        for (; all && i + 2 <= end; i += 2)
-            score_unit(c, i, 2, k, head_at, dtype, true);
-        for (; all && i < end; i++)
-            score_unit(c, i, 1, k, head_at, dtype, true);
+        if (together && c->rows >= 4) {
+            score_keys(c, i, 4, common, dtype, true);
+            i += 4;
+        }
+        for (; together && i + 4 <= end; i += 4)
+            score_keys(c, i, 4, common, dtype, false);
+        for (; together && i + 2 <= end; i += 2)
+            score_keys(c, i, 2, common, dtype, true);
         for (; i < end; i++)
-            score_some(c, i, k, head_at, dtype);
+            score_keys(c, i, 1, together ? common : seen_of_unit(c, i, k), dtype, true);
     }
 }
 
@@ -188,21 +191,21 @@ INLINE void decode_softmax(const ra_decode_call *c, float *scores, float *sums, 
 /* ---- Values ------------------------------------------------------------------------------------------------------ */
 
 /*
- * sums[r][column] += weight[r][j] value[j][column], key after key, for `vectors` vectors of columns and `rows` rows
- * that lie RA_KEY_BLOCK weights and 1 + value_dim sums apart.
+ * sums[r][column] += weight[r][j] value[j][column], key after key, for `vectors` vectors of columns from d on and
+ * `rows` rows, which lie RA_KEY_BLOCK weights and 1 + value_dim sums apart.
  */
-INLINE void add_to_columns(const ra_decode_call *c, const float *weight, int64_t at, int keys, int rows, int vectors,
-                           ra_dtype dtype, row_fetch fetch, float *sums)
+INLINE void add_to_columns(const ra_decode_call *c, const float *weight, int64_t at, ptrdiff_t d, int keys, int rows,
+                           int vectors, ra_dtype dtype, const row_fetch *fetch, float *sums)
 {
     const ptrdiff_t row_sums = 1 + c->value_dim;
     vec a[DECODE_SUMS];
     for (int i = 0; i < rows * vectors; i++)
-        a[i] = v_load(sums + i / vectors * row_sums + i % vectors * WIDTH);
+        a[i] = v_load(sums + i / vectors * row_sums + d + i % vectors * WIDTH);
     for (int j = 0; j < keys; j++) {
         vec value[DECODE_SUMS];
         for (int i = 0; i < vectors; i++) {
-            value[i] = load_wide(c->value, at + j * c->value_stride + (ptrdiff_t)i * WIDTH, dtype);
-            fetch_part(&fetch, j, (ptrdiff_t)i * WIDTH);
+            value[i] = load_wide(c->value, at + j * c->value_stride + d + (ptrdiff_t)i * WIDTH, dtype);
+            fetch_part(fetch, j, d + (ptrdiff_t)i * WIDTH);
         }
         for (int r = 0; r < rows; r++) {
             vec w = v_set(weight[r * RA_KEY_BLOCK + j]);
@@ -211,26 +214,27 @@ INLINE void add_to_columns(const ra_decode_call *c, const float *weight, int64_t
         }
     }
     for (int i = 0; i < rows * vectors; i++)
-        v_store(sums + i / vectors * row_sums + i % vectors * WIDTH, a[i]);
+        v_store(sums + i / vectors * row_sums + d + i % vectors * WIDTH, a[i]);
 }
 
-/* All columns of keys k .. k + keys - 1, for `rows` rows from row i on. */
-INLINE void add_values(const ra_decode_call *c, int i, int rows, int k, int keys, int64_t head_at, ra_dtype dtype,
-                       bool ask)
+/* All columns of the keys of a range, for `rows` rows from row i on. */
+INLINE void add_values(const ra_decode_call *c, int i, int rows, key_range of, ra_dtype dtype, bool ask)
 {
+    const int most = rows > 1 ? DECODE_SUMS / rows : 8, head = i / c->rows, keys = of.last - of.first;
+    const ptrdiff_t dim = c->value_dim;
+    const float *weight = c->scores + (ptrdiff_t)i * RA_KEY_BLOCK + of.first;
+    float *sums = c->sums + i * (1 + dim) + 1;
+    int64_t at = head * c->value_head_stride + of.first * c->value_stride;
+    ptrdiff_t d = 0;
     row_fetch fetch = {NULL, 0, 0};
     if (ask)
-        fetch = fetch_of(c->next_key, c->key_stride, i / c->rows * c->key_head_stride, k, c->key_dtype);
-    const int vectors = rows > 1 ? DECODE_SUMS / rows : 8;
-    const ptrdiff_t dim = c->value_dim;
-    const float *weight = c->scores + (ptrdiff_t)i * RA_KEY_BLOCK + k;
-    float *sums = c->sums + i * (1 + dim) + 1;
-    int64_t at = head_at + k * c->value_stride;
-    ptrdiff_t d = 0;
-    for (; d + vectors * WIDTH <= dim; d += vectors * WIDTH, fetch.rows += vectors * WIDTH * fetch.size)
-        add_to_columns(c, weight, at + d, keys, rows, vectors, dtype, fetch, sums + d);
-    for (; d + WIDTH <= dim; d += WIDTH, fetch.rows += WIDTH * fetch.size)
-        add_to_columns(c, weight, at + d, keys, rows, 1, dtype, fetch, sums + d);
+        fetch = fetch_of(c->next_key, c->key_stride, head * c->key_head_stride, of.first, c->key_dtype);
+    for (; d + most * WIDTH <= dim; d += most * WIDTH)
+        add_to_columns(c, weight, at, d, keys, rows, most, dtype, &fetch, sums);
+    for (; d + most / 2 * WIDTH <= dim; d += most / 2 * WIDTH)
+        add_to_columns(c, weight, at, d, keys, rows, most / 2, dtype, &fetch, sums);
+    for (; d + WIDTH <= dim; d += WIDTH)
+        add_to_columns(c, weight, at, d, keys, rows, 1, dtype, &fetch, sums);
     for (; d < dim; d++)
         for (int r = 0; r < rows; r++)
             for (int j = 0; j < keys; j++)
@@ -238,28 +242,24 @@ INLINE void add_values(const ra_decode_call *c, int i, int rows, int k, int keys
                     weight[r * RA_KEY_BLOCK + j] * load_wide_one(c->value, at + d + j * c->value_stride, dtype);
 }
 
-/* 3. sums[head][row] += the values of a unit's keys that the row sees. */
-INLINE void decode_values(const ra_decode_call *c, int k, bool all, ra_dtype dtype)
+/* 3. sums[head][row] += the values of a unit's keys that the row sees; `common` as in decode_scores. */
+INLINE void decode_values(const ra_decode_call *c, int k, key_range common, ra_dtype dtype)
 {
+    bool together = common.first < common.last;
     for (int head = 0; head < c->heads; head++) {
-        int64_t head_at = head * c->value_head_stride;
         int i = head * c->rows, end = i + c->rows;
-        if (all && c->rows >= 4)
-            add_values(c, i, 4, k, DECODE_UNIT, head_at, dtype, true), i += 4;
-        else if (all && c->rows == 1)
-            add_values(c, i, 1, k, DECODE_UNIT, head_at, dtype, true), i++;
-        for (; all && i + 4 <= end; i += 4)
-            add_values(c, i, 4, k, DECODE_UNIT, head_at, dtype, false);
-        for (; all && i + 2 <= end; i += 2)
-            add_values(c, i, 2, k, DECODE_UNIT, head_at, dtype, true);
-        for (; all && i < end; i++)
-            add_values(c, i, 1, k, DECODE_UNIT, head_at, dtype, true);
+        if (together && c->rows >= 4) {
+            add_values(c, i, 4, common, dtype, true);
+            i += 4;
+        }
+        for (; together && i + 4 <= end; i += 4)
+            add_values(c, i, 4, common, dtype, false);
+        for (; together && i + 2 <= end; i += 2)
+            add_values(c, i, 2, common, dtype, true);
         for (; i < end; i++) {
-            int first = c->begin[i % c->rows % c->queries], last = c->end[i % c->rows % c->queries];
-            first = first > k ? first : k;
-            last = last < k + DECODE_UNIT ? last : k + DECODE_UNIT;
-            if (first < last)
-                add_values(c, i, 1, first, last - first, head_at, dtype, false);
+            key_range seen = together ? common : seen_of_unit(c, i, k);
+            if (seen.first < seen.last)
+                add_values(c, i, 1, seen, dtype, true);
         }
     }
 }
@@ -268,9 +268,9 @@ INLINE void decode_values(const ra_decode_call *c, int k, bool all, ra_dtype dty
 
 /* A function of each dtype for each pass: compilers keep the sums of one inner loop in registers. */
 #define DECODE_PASS(PASS, DTYPE)                                                                                       \
-    static __attribute__((noinline)) void PASS##_##DTYPE(const ra_decode_call *c, int k, bool all)                     \
+    static __attribute__((noinline)) void PASS##_##DTYPE(const ra_decode_call *c, int k, key_range common)             \
     {                                                                                                                  \
-        PASS(c, k, all, RA_##DTYPE);                                                                                   \
+        PASS(c, k, common, RA_##DTYPE);                                                                                \
     }
 DECODE_PASS(decode_scores, F32)
 DECODE_PASS(decode_scores, F16)
@@ -280,18 +280,18 @@ DECODE_PASS(decode_values, F16)
 DECODE_PASS(decode_values, BF16)
 #undef DECODE_PASS
 
-INLINE void decode_scores_of(const ra_decode_call *c, int k, bool all)
+INLINE void decode_scores_of(const ra_decode_call *c, int k, key_range common)
 {
     (c->key_dtype == RA_F32   ? decode_scores_F32
      : c->key_dtype == RA_F16 ? decode_scores_F16
-                              : decode_scores_BF16)(c, k, all);
+                              : decode_scores_BF16)(c, k, common);
 }
 
-INLINE void decode_values_of(const ra_decode_call *c, int k, bool all)
+INLINE void decode_values_of(const ra_decode_call *c, int k, key_range common)
 {
     (c->value_dtype == RA_F32   ? decode_values_F32
      : c->value_dtype == RA_F16 ? decode_values_F16
-                                : decode_values_BF16)(c, k, all);
+                                : decode_values_BF16)(c, k, common);
 }
 
 /* The steps of a stage for row i, over all keys of the block; those that are not seen are hidden again. */
@@ -323,26 +323,28 @@ INLINE void decode_dropout(const ra_decode_call *c, int i)
     }
 }
 
-/* What the queries see of a block: units from `begin` to `end`; from `all_begin` to `all_end` every query sees all. */
+/* What some query sees of a block, and what all queries see. */
 typedef struct decode_range {
-    int begin, end, all_begin, all_end;
+    key_range some, all;
 } decode_range;
 
 INLINE decode_range range_of(const ra_decode_call *c)
 {
-    decode_range r = {RA_KEY_BLOCK, 0, 0, RA_KEY_BLOCK};
+    decode_range r = {{RA_KEY_BLOCK, 0}, {0, RA_KEY_BLOCK}};
     for (int i = 0; i < c->queries; i++) {
-        r.begin = c->begin[i] < r.begin ? c->begin[i] / DECODE_UNIT * DECODE_UNIT : r.begin;
-        r.end = c->end[i] > r.end ? c->end[i] : r.end;
-        r.all_begin = c->begin[i] > r.all_begin ? c->begin[i] : r.all_begin;
-        r.all_end = c->end[i] < r.all_end ? c->end[i] : r.all_end;
+        r.some.first = c->begin[i] < r.some.first ? c->begin[i] : r.some.first;
+        r.some.last = c->end[i] > r.some.last ? c->end[i] : r.some.last;
+        r.all.first = c->begin[i] > r.all.first ? c->begin[i] : r.all.first;
+        r.all.last = c->end[i] < r.all.last ? c->end[i] : r.all.last;
     }
     return r;
 }
 
-INLINE bool all_see(const decode_range *r, int k)
+/* What every query sees of the unit from k on, if all see the same of it; else nothing. */
+INLINE key_range common_of(const decode_range *r, int k)
 {
-    return k >= r->all_begin && k + DECODE_UNIT <= r->all_end;
+    key_range some = of_unit(r->some, k), all = of_unit(r->all, k);
+    return some.first == all.first && some.last == all.last ? all : (key_range){0, 0};
 }
 
 INLINE void decode_rows(const ra_decode_call *c, bool scored)
@@ -351,8 +353,9 @@ INLINE void decode_rows(const ra_decode_call *c, bool scored)
     decode_range r = range_of(c);
     for (ptrdiff_t i = 0; i < (ptrdiff_t)all * RA_KEY_BLOCK; i++)
         c->scores[i] = -INFINITY;
-    for (int k = r.begin; k < r.end; k += DECODE_UNIT)
-        decode_scores_of(c, k, all_see(&r, k));
+    int first = r.some.first / DECODE_UNIT * DECODE_UNIT, last = r.some.last;
+    for (int k = first; k < last; k += DECODE_UNIT)
+        decode_scores_of(c, k, common_of(&r, k));
     for (int i = 0; i < all; i++) {
         if (scored)
             decode_steps(c, i, c->begin[i % c->rows % c->queries], c->end[i % c->rows % c->queries]);
@@ -361,8 +364,8 @@ INLINE void decode_rows(const ra_decode_call *c, bool scored)
         if (scored && c->stage->kept != 0.0f)
             decode_dropout(c, i);
     }
-    for (int k = r.begin; k < r.end; k += DECODE_UNIT)
-        decode_values_of(c, k, all_see(&r, k));
+    for (int k = first; k < last; k += DECODE_UNIT)
+        decode_values_of(c, k, common_of(&r, k));
     for (int i = 0; i < all; i++) {
         const float *sums = c->sums + (ptrdiff_t)i * (1 + c->value_dim);
         float *state = c->state + (ptrdiff_t)i * (2 + c->value_dim);
