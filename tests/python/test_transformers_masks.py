@@ -55,6 +55,16 @@ def test_unknown_functions_make_a_mask():
     assert torch.equal(mask[0, 0], (torch.arange(5)[:, None] + torch.arange(5)) % 2 == 0)
 
 
+def test_several_blocks_make_a_mask():
+    """Two images, each of which sees itself in both directions: no pattern says that."""
+    blocks = torch.tensor([[-1, 0, 0, -1, 1, 1, 1]])
+    function = masking_utils.or_masks(masking_utils.causal_mask_function, masking_utils.blockwise_overlay(blocks))
+    mask = masks.make_mask(1, 7, 7, mask_function=function)
+    assert type(mask) is torch.Tensor and torch.equal(mask, masking_utils.sdpa_mask(
+        1, 7, 7, mask_function=function, allow_is_causal_skip=False))
+    assert mask[0, 0, 4, 6] and not mask[0, 0, 3, 4]
+
+
 def test_operations_on_a_description():
     mask = masks.make_mask(2, 5, 7, 2)
     expected = torch.arange(7) <= torch.arange(5)[:, None] + 2
