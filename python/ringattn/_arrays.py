@@ -103,6 +103,8 @@ def _torch_view(array, name: str) -> View:
         raise UnsupportedError(f"{name} is on device {array.device}: ringattn computes on the CPU; use {name}.cpu()")
     if array.layout is not torch.strided:
         raise UnsupportedError(f"{name} has layout {array.layout}: expected a dense tensor")
+    if array.is_neg():
+        raise UnsupportedError(f"{name} is a negated view: use {name}.resolve_neg()")
     code = _torch_codes.get(array.dtype)
     if code is None:
         code = _torch_code(torch, array.dtype, name)

@@ -108,11 +108,16 @@ def _make(tensors, problem, memory, arrays, gradients, progress, is_backward) ->
     return _Prepared(plan, watch, tensors)
 
 
+def _names_file(pattern, scores) -> bool:
+    """Whether a text names a file, which may be another one at the next call."""
+    return "@" in (pattern or "") or "@" in (scores or "")
+
+
 def _run(function, views, make_tensors, layout, problem, memory, arrays, gradients, progress) -> Plan:
-    """Run a call with a plan from the cache, or a new one. Arrays and progress functions have plans of their own."""
+    """Run a call with a plan from the cache, or a new one. Arrays, files and progress have plans of their own."""
     is_backward = function is backward
     key = prepared = None
-    if not arrays and not progress:
+    if not arrays and not progress and not _names_file(*problem[:2]):
         key = (
             is_backward,
             layout,
@@ -150,8 +155,9 @@ def _numpy_writable(array):
 
 
 def _torch_signature(tensor):
-    # A tensor elsewhere or of another layout has no strides to tell of; it is never in the cache.
-    return tensor.dtype, tensor.shape, tensor.stride() if tensor.is_cpu and not tensor.is_sparse else None
+    # Tensors that are refused have a signature that no cached call has.
+    plain = tensor.is_cpu and tensor.layout is sys.modules["torch"].strided and not tensor.is_neg()
+    return tensor.dtype, tensor.shape, tensor.stride() if plain else None
 
 
 def _torch_empty(shape, dtype):
@@ -281,7 +287,7 @@ def attention(
     problem = (pattern, scores, scale, query_position, key_position, threads, kernel)
     arrays = given_arrays(mask, bias, slopes, table, sinks, lengths, documents)
     key = None
-    if not arrays and not progress:
+    if not arrays and not progress and not _names_file(pattern, scores):
         key = _key_of(q, k, v, out, lse, layout, problem, memory, return_lse)
         prepared = None if key is None else _cache.take(key)
         if prepared is not None:

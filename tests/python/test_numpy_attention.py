@@ -165,6 +165,16 @@ def test_lengths_and_documents():
     near(ringattn.attention(q, k, v, documents=[[1, 5], [0, 2], [3, 3]]), expected, 2e-6)
 
 
+def test_files_are_read_anew(tmp_path):
+    q, k, v = three(1, 4, 4, 2, 2, 8, 8)
+    path = tmp_path / "mask.npy"
+    for seed in range(3):
+        mask = np.random.default_rng(seed).random((4, 4)) < 0.5
+        np.save(path, mask)
+        expected, _ = naive.attention(q, k, v, mask)
+        near(ringattn.attention(q, k, v, pattern=f"mask:@{path}"), expected, 2e-6)
+
+
 def test_positions():
     q, k, v = three(1, 4, 12, 2, 2, 8, 8)
     seen = np.arange(12) <= np.arange(4)[:, None] + 3

@@ -1,5 +1,7 @@
 """PyTorch tensors in ringattn.attention itself: read where they are, returned as tensors, refused on other devices."""
 
+import warnings
+
 import naive
 import numpy as np
 import pytest
@@ -51,5 +53,11 @@ def test_other_devices_and_layouts_are_refused():
         ringattn.attention(q, k.to("meta"), v)
     with pytest.raises(ringattn.UnsupportedError, match="q has layout torch.sparse_coo: expected a dense tensor"):
         ringattn.attention(q.to_sparse(), k, v)
+    with pytest.raises(ringattn.UnsupportedError, match="v has layout torch.sparse_csr"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # PyTorch calls that layout a beta
+        ringattn.attention(q, k, v.to_sparse_csr(dense_dim=2))
+    negated = torch.zeros(2, 7, 4, 8, dtype=torch.complex64).conj().imag
+    with pytest.raises(ringattn.UnsupportedError, match=r"q is a negated view: use q.resolve_neg\(\)"):
+        ringattn.attention(negated, k, v)
     with pytest.raises(ringattn.ArgumentError, match="q has dtype torch.int32"):
         ringattn.attention(q.int(), k, v)
