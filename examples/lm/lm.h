@@ -73,7 +73,7 @@ typedef struct lm_piece {
 
 /* What a step did on this rank. */
 typedef struct lm_times {
-    double wait, communication, products; /* seconds; products: of attention, its projections and other products */
+    double wait, communication; /* seconds */
     int64_t bytes_sent;
 } lm_times;
 

@@ -43,7 +43,6 @@ double lm_loss(lm_model *m, const float *x, const unsigned char *next, bool trai
 {
     int64_t embed = m->config.embed, all = m->config.context * m->config.batch, total = 0, failed = 0;
     float scale = 1 / (float)all, *logits = m->piece.hidden;
-    double begin = lm_clock();
     for (int64_t first = 0; first < m->tokens; first += LM_PIECE) {
         int64_t count = m->tokens - first < LM_PIECE ? m->tokens - first : LM_PIECE;
         lm_norm(m->threads, count, embed, x + first * embed, lm_last_norm(&m->config, m->parameters), m->piece.normed);
@@ -59,8 +58,7 @@ double lm_loss(lm_model *m, const float *x, const unsigned char *next, bool trai
         if (train)
             loss_backward(m, count, x + first * embed, m->d + first * embed);
     }
-    m->times.products += lm_clock() - begin;
-    begin = lm_clock();
+    double begin = lm_clock();
     total = lm_world_sum_integer(m->world, total);
     failed = lm_world_sum_integer(m->world, failed);
     m->times.wait += lm_clock() - begin;

@@ -29,14 +29,12 @@ void lm_mlp(lm_model *m, int64_t layer, const float *x, float *next)
 {
     int64_t embed = m->config.embed;
     lm_block b = lm_block_at(&m->config, m->parameters, layer);
-    double begin = lm_clock();
     for (int64_t first = 0; first < m->tokens; first += LM_PIECE) {
         int64_t count = piece_count(m, first);
         activate(m, &b, count, x + first * embed);
         memcpy(next + first * embed, x + first * embed, (size_t)(count * embed) * sizeof(float));
         lm_rows_by_rows(m->threads, count, embed, LM_WIDER * embed, m->piece.active, b.w_down, 1, next + first * embed);
     }
-    m->times.products += lm_clock() - begin;
 }
 
 static void piece_backward(const lm_model *m, const lm_block *b, const lm_block *g, int64_t count, const float *x,
@@ -59,8 +57,6 @@ void lm_mlp_backward(lm_model *m, int64_t layer, const float *x)
 {
     int64_t embed = m->config.embed;
     lm_block b = lm_block_at(&m->config, m->parameters, layer), g = lm_block_at(&m->config, m->gradients, layer);
-    double begin = lm_clock();
     for (int64_t first = 0; first < m->tokens; first += LM_PIECE)
         piece_backward(m, &b, &g, piece_count(m, first), x + first * embed, m->d + first * embed);
-    m->times.products += lm_clock() - begin;
 }

@@ -24,7 +24,6 @@ static ra_layer_parameters layer_parameters(const lm_block *b)
 static void count_layer(lm_model *m, const ra_layer_stats *stats)
 {
     m->times.wait += stats->seconds_wait;
-    m->times.products += stats->seconds_total - stats->seconds_wait;
     m->times.bytes_sent += stats->bytes_sent;
     m->layer_peak = stats->peak_bytes > m->layer_peak ? stats->peak_bytes : m->layer_peak;
 }
