@@ -98,6 +98,9 @@ typedef struct lm_model {
  */
 int64_t lm_planned_bytes(const lm_config *config, const lm_spread *spread, int ranks, bool train);
 
+/* What a training holds at least, however many ranks there are. */
+int64_t lm_least_bytes(const lm_config *config);
+
 /* NULL, or what is wrong. The memory is all taken here. */
 const char *lm_model_open(lm_model *model, const lm_config *config, const lm_spread *spread, const lm_world *world,
                           bool train);

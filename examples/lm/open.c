@@ -58,9 +58,13 @@ static ra_problem problem_of(const lm_config *c, int64_t rows)
     return p;
 }
 
-/* What attention of the largest of `ranks` holds; *rows: the most that a rank has. -1: it cannot be planned. */
+/*
+ * What attention of the largest of `ranks` holds; *rows: the most that a rank has. -1: it cannot be planned. Of many
+ * ranks the first, the last and the middle one are looked at: they differ little.
+ */
 static int64_t ring_bytes(const lm_config *c, const lm_spread *spread, int ranks, bool backward, int64_t *rows)
 {
+    enum { FEW = 32 };
     ra_problem problem = problem_of(c, c->context);
     ra_options options = RA_OPTIONS_INIT;
     ra_ring_options ring = RA_RING_OPTIONS_INIT;
@@ -69,11 +73,11 @@ static int64_t ring_bytes(const lm_config *c, const lm_spread *spread, int ranks
     int64_t most = -1;
     options.threads = spread->threads;
     ring.ranks = ranks, ring.order = spread->order, ring.strategy = spread->strategy, ring.transport = RA_TRANSPORT_MPI;
-    ring.backward = backward;
+    ring.backward = backward, ring.rank = ranks > FEW ? 0 : RA_ALL_RANKS;
     if (ra_ring_plan_create(&problem, &options, &ring, &plan))
         return -1;
     *rows = 0;
-    for (int rank = 0; rank < ranks; rank++)
+    for (int rank = 0; rank<ranks; rank += ranks> FEW ? (ranks - 1) / 2 : 1)
         if (ra_ring_plan_rank(plan, rank, &info) == RA_OK) {
             *rows = info.q_rows > *rows ? info.q_rows : *rows;
             most = info.peak_bytes > most ? info.peak_bytes : most;
@@ -104,6 +108,11 @@ static bool layer_of_rows(const lm_config *c, const lm_spread *spread, int64_t r
     ra_plan_free(plan);
     ra_layer_free(layer);
     return good;
+}
+
+int64_t lm_least_bytes(const lm_config *c)
+{
+    return own_bytes(c, c->batch, 0, true);
 }
 
 int64_t lm_planned_bytes(const lm_config *c, const lm_spread *spread, int ranks, bool train)

@@ -34,10 +34,11 @@ static int refuse_memory(const lm_options *o, const lm_world *world, int64_t pla
 {
     enum { MOST_RANKS = 4096 };
     const double MIB = 1 << 20;
+    bool fits = lm_least_bytes(&o->config) <= o->memory;
     int below = world->ranks, above = world->ranks;
-    while (above < MOST_RANKS && lm_planned_bytes(&o->config, &o->spread, above, true) > o->memory)
+    while (fits && above < MOST_RANKS && lm_planned_bytes(&o->config, &o->spread, above, true) > o->memory)
         below = above, above = 2 * above < MOST_RANKS ? 2 * above : MOST_RANKS;
-    bool fits = lm_planned_bytes(&o->config, &o->spread, above, true) <= o->memory;
+    fits = fits && lm_planned_bytes(&o->config, &o->spread, above, true) <= o->memory;
     while (fits && above - below > 1) {
         int middle = below + (above - below) / 2;
         if (lm_planned_bytes(&o->config, &o->spread, middle, true) <= o->memory)
