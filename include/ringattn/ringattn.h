@@ -218,10 +218,11 @@ RA_API ra_status ra_score_arrays_init(ra_score_arrays *arrays, size_t size);
  *     output[i] = sum_j softmax_j(scale * q[i] . k[j]) v[j]   over the keys j that the pattern lets i see,
  * with key/value head h / (heads / kv_heads). Query i sits at position query_position + i, key j at key_position + j.
  * By default key 0 is at position 0 and the last query at the last key. Patterns go by position. Blocks of `blocks:`
- * and lengths of documents go by index, counted from key 0. A query belongs to the block or document of the key at
- * its position; without such a key it belongs to none. Positions stay below 2^62.
+ * and lengths of documents go by index, counted from key 0. A query without a key at its position is in no document.
+ * One outside of all blocks is in none; the last block may reach beyond the last key. Positions stay below 2^62.
  * A row that sees no key gives +0 and a log-sum-exp of -infinity. A row whose visible scores include +inf or NaN, or
- * are all -inf, gives NaN. Scores past 2.3e38 count as infinite, and so do sums of values past the range of a float.
+ * are all -inf, gives NaN. Scores above 2.3e38 count as infinite, and so do sums of values past the range of a float.
+ * Finite scores that `scores` makes lower than -2.3e38 count as -2.3e38; a row of nothing else gives no gradients.
  * Keys and values that a query does not see never touch it, whatever they contain.
  * Without a batch or without queries there is nothing to do. Without keys every row is one that sees no key.
  *

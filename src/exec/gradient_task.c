@@ -244,17 +244,19 @@ static ra_rows rows_of(const gradient_task *t, const ra_tensor *tensors, query_t
 
 /*
  * The log-sum-exp in base 2 as a sum of two floats, so that scores near to it keep all their digits; and delta, times
- * scale unless scores have a stage.
+ * scale unless scores have a stage. A row of the lowest scores there are has weights that its log-sum-exp cannot tell:
+ * it gives no gradients.
  */
 static void pack_statistics(const gradient_task *t, const unit *u, query_tensors at, int rows)
 {
-    const double log2e = 1.44269504088896340736;
+    const double log2e = 1.44269504088896340736, lowest = -0x1p127;
     const ra_gradient_run *run = t->worker->run;
     const ra_tensor *lse = run->queries.lse + at.number, *delta = run->queries.delta + at.number;
     const double scale = t->scored ? 1 : run->plan->scale;
     for (int i = 0; i < run->work->grouping.lanes; i++) {
         bool here = i < rows && t->rows[i] >= 0;
         double both = here ? ra_tensor_get(lse, t->batch, t->rows[i], at.head, 0) * log2e : 0;
+        both = t->scored && both < lowest ? INFINITY : both;
         u->lse[i] = (float)both;
         u->lse_rest[i] = isfinite(both) ? (float)(both - (double)u->lse[i]) : 0;
         u->delta[i] = here ? (float)(ra_tensor_get(delta, t->batch, t->rows[i], at.head, 0) * scale) : 0;

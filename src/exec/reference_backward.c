@@ -112,7 +112,7 @@ static bool score_keys(backward *b, const row *r)
 }
 
 /* From scores to weights that add up to 1, the sink's among them. Where softmax has no meaning all of them are NaN:
- * +inf or NaN among the scores, or nothing but -inf. */
+ * +inf or NaN among the scores, or nothing but -inf. Those of the lowest scores are 0, also by themselves. */
 static void weigh_keys(backward *b)
 {
     int64_t keys = b->plan->kv_len;
@@ -123,9 +123,11 @@ static void weigh_keys(backward *b)
     double sum = b->sink = b->sink == -INFINITY ? 0 : exp(b->sink - max);
     for (int64_t j = 0; j < keys; j++)
         if (b->times[j] > 0) {
-            b->weights[j] = b->times[j] * exp(b->weights[j] - max);
+            b->weights[j] = b->weights[j] == RA_SCORE_LOWEST ? 0 : b->times[j] * exp(b->weights[j] - max);
             sum += b->weights[j];
         }
+    if (max == RA_SCORE_LOWEST)
+        sum = 1;
     if (max == INFINITY || max == -INFINITY)
         sum = NAN;
     b->sink /= sum;

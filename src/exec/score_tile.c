@@ -98,7 +98,7 @@ static void strip_of_slope(double slope, int64_t rate, int64_t nearest, int64_t 
 {
     for (int64_t i = 0; i < count; i++) {
         double distance = (double)(rate * (nearest + i));
-        strip[i] = (float)(-RA_LOG2_E * slope * (distance < 0 ? -distance : distance));
+        strip[i] = ra_distance_in_base_2(-slope * (distance < 0 ? -distance : distance));
     }
 }
 
@@ -108,7 +108,7 @@ static void strip_of_table(const ra_scores *s, int64_t head, int64_t rate, int64
     int64_t stride = s->table.dim_stride, last = 2 * s->reach;
     for (int64_t i = 0; i < count; i++) {
         int64_t entry = s->reach - rate * (nearest + i);
-        strip[i] = (float)RA_LOG2_E * row[(entry < 0 ? 0 : entry > last ? last : entry) * stride];
+        strip[i] = ra_added_in_base_2((float)RA_LOG2_E, row[(entry < 0 ? 0 : entry > last ? last : entry) * stride]);
     }
 }
 
@@ -140,9 +140,8 @@ static ra_score_step fill_by_distance(ra_score_tiles *t, const ra_score_place *a
     for (int i = 0; i < t->lanes; i++) {
         int64_t position = i < at->rows ? position_of(t, at, at->member + i) : 0;
         for (int k = at->begin; k < at->end; k++)
-            matrix[(ptrdiff_t)k * t->lanes + i] =
-                (float)(RA_LOG2_E * ra_score_by_distance(t->plan->scores, kind, at->head,
-                                                         position - key_position_of(t, at, at->first + k)));
+            matrix[(ptrdiff_t)k * t->lanes + i] = ra_distance_in_base_2(ra_score_by_distance(
+                t->plan->scores, kind, at->head, position - key_position_of(t, at, at->first + k)));
     }
     return (ra_score_step){.op = RA_STEP_ADD, .add = matrix, .stride = t->lanes};
 }
@@ -216,6 +215,15 @@ static const float *window_at(ra_score_tiles *t, const ra_score_place *at, const
     return to;
 }
 
+/* Rows of a bias as lanes, for so many keys. The products of float16 are all finite. */
+static void pack_in_base_2(const ra_score_tiles *t, const ra_rows *rows, int lanes, int keys, float *matrix)
+{
+    bool finite = rows->dtype == RA_F16;
+    t->kernel->pack_query(rows, lanes, keys, finite ? (float)RA_LOG2_E : 1.0f, matrix);
+    for (ptrdiff_t i = 0; !finite && i < (ptrdiff_t)keys * t->lanes; i++)
+        matrix[i] = ra_added_in_base_2((float)RA_LOG2_E, matrix[i]);
+}
+
 /* Rows of a file, in windows. */
 static void pack_windows(ra_score_tiles *t, const ra_score_place *at, const int64_t *index, int64_t first,
                          const key_run *run, float *matrix)
@@ -227,7 +235,7 @@ static void pack_windows(ra_score_tiles *t, const ra_score_place *at, const int6
         int64_t key = run->key + (k - run->begin) * run->step, window = key / WINDOW;
         int64_t here = ra_min(run->end - k, ra_ceil_div((window + 1) * WINDOW - key, run->step));
         ra_rows rows = {window_at(t, at, index, first, window) + key % WINDOW, RA_F32, WINDOW, run->step, lanes};
-        t->kernel->pack_query(&rows, at->rows, (int)here, (float)RA_LOG2_E, matrix + (ptrdiff_t)k * t->lanes);
+        pack_in_base_2(t, &rows, at->rows, (int)here, matrix + (ptrdiff_t)k * t->lanes);
         k += (int)here;
     }
 }
@@ -275,7 +283,7 @@ static ra_score_step fill_shared_row(ra_score_tiles *t, const ra_score_place *at
             s->bias_source.read(s->bias_source.file, batch, head, 0, 1, run.key + (k - run.begin) * run.step, together,
                                 keys + k, together);
         for (int k = run.begin; k < run.end; k++)
-            keys[k] *= (float)RA_LOG2_E;
+            keys[k] = ra_added_in_base_2((float)RA_LOG2_E, keys[k]);
     }
     return (ra_score_step){.op = RA_STEP_ADD_KEY, .add = keys};
 }
@@ -303,8 +311,7 @@ static ra_score_step fill_bias(ra_score_tiles *t, const ra_score_place *at)
             t->fetch = next_block(at, &rows, &run);
             return rows_in_place(at, &rows, &run);
         }
-        t->kernel->pack_query(&rows, at->rows, run.end - run.begin, (float)RA_LOG2_E,
-                              matrix + (ptrdiff_t)run.begin * t->lanes);
+        pack_in_base_2(t, &rows, at->rows, run.end - run.begin, matrix + (ptrdiff_t)run.begin * t->lanes);
     }
     return (ra_score_step){.op = RA_STEP_ADD, .add = matrix, .stride = t->lanes};
 }

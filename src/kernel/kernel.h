@@ -13,6 +13,7 @@
 #include "base/blocking.h"
 #include "base/status.h"
 
+#include <float.h>
 #include <stdbool.h>
 
 /* Rows that will be wanted later, asked for a few cache lines at a time between other work. */
@@ -48,6 +49,16 @@ typedef struct ra_score_step {
     float factor;
     int rows, begin, end; /* RA_STEP_ADD_ROWS: lanes 0 .. rows - 1 and keys begin .. end - 1 can be read */
 } ra_score_step;
+
+/*
+ * What is added to a score, in base 2. The lowest floats would be -inf there: they stay finite, so that a row of
+ * nothing else has a softmax.
+ */
+static inline float ra_added_in_base_2(float factor, float x)
+{
+    float product = factor * x, least = x < -FLT_MAX ? x : -FLT_MAX;
+    return product < least ? least : product;
+}
 
 /* Steps in the order in which they apply, then dropout of weights: see base/dropout.h. */
 typedef struct ra_score_stage {

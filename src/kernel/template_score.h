@@ -73,12 +73,18 @@ INLINE void load_lanes(const ra_score_step *s, ptrdiff_t k, int lane, vec column
     v_transpose(columns);
 }
 
+/* ra_added_in_base_2; a NaN stays. */
+INLINE vec added_in_base_2(vec factor, vec x)
+{
+    return v_max(v_min(v_set(-FLT_MAX), x), v_mul(factor, x));
+}
+
 /* Keys at the ends of what can be read, one by one. */
 static void add_row_keys(const ra_score_step *s, float *scores, int begin, int end)
 {
     for (ptrdiff_t k = begin; k < end; k++)
         for (ptrdiff_t i = 0; i < s->rows; i++)
-            scores[k * LANES + i] += s->factor * s->add[i * s->stride + k];
+            scores[k * LANES + i] += ra_added_in_base_2(s->factor, s->add[i * s->stride + k]);
 }
 
 static __attribute__((noinline)) void step_add_rows(const ra_score_step *s, float *scores, int begin, int end)
@@ -93,7 +99,7 @@ static __attribute__((noinline)) void step_add_rows(const ra_score_step *s, floa
             for (int j = 0; j < WIDTH; j++) {
                 float *at = scores + (k + j) * LANES + lane;
                 /* Two roundings, as for the keys that are left over. */
-                v_store(at, v_add(v_load(at), v_mul(factor, columns[j])));
+                v_store(at, v_add(v_load(at), added_in_base_2(factor, columns[j])));
             }
         }
     add_row_keys(s, scores, (int)k, end);

@@ -105,7 +105,7 @@ static void add_query(ra_query_pass *o, int64_t i, const ra_score_pair *pair, in
     const double *key = o->row_keys + i * p->head_dim, *value = o->row_values + i * p->value_dim;
     double product = p->scale * ra_oracle_dot(query, key, p->head_dim), slope, kept = ra_score_kept(p->scores, pair);
     double score = ra_score_of_pair(p->scores, pair, product, &slope, NULL);
-    double weight = times * exp(score - o->lses[at]);
+    double weight = score == RA_SCORE_LOWEST ? 0 : times * exp(score - o->lses[at]);
     double error = 0;
     if (o->sized)
         error = ra_weight_square(ra_oracle_score_size(p, pair, query, key, score, o->lses[at]), o->lses[at]);

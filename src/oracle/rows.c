@@ -81,5 +81,5 @@ double ra_oracle_score_size(const ra_plan *p, const ra_score_pair *pair, const d
     if (!p->scores)
         return size;
     size = ra_score_size_of_pair(p->scores, pair, p->scale * ra_oracle_dot(query, key, p->head_dim), size);
-    return score == -INFINITY || (gap > far && rounding * size < gap) ? 0 : size;
+    return score <= RA_SCORE_LOWEST || (gap > far && rounding * size < gap) ? 0 : size;
 }

@@ -45,19 +45,23 @@ static double added(const ra_scores *s, ra_score_kind term, const ra_score_pair 
     }
 }
 
-/* Scores that float32 does not hold in base 2 count as infinite, as the public header says. */
-static double held(double score)
+/*
+ * Scores that float32 does not hold in base 2: those above count as infinite, and finite ones below as the lowest that
+ * it does hold, as the public header says. Returns the derivative.
+ */
+static double hold(double *score)
 {
-    const double most = (double)FLT_MAX / 1.44269504088896340736;
-    return fabs(score) > most ? copysign(INFINITY, score) : score;
+    bool below = *score<RA_SCORE_LOWEST && * score> - INFINITY;
+    *score = below ? RA_SCORE_LOWEST : *score > -RA_SCORE_LOWEST ? INFINITY : *score;
+    return below ? 0 : 1;
 }
 
 /* A step of the score: what the term makes of it. Returns the derivative of that. */
 static double apply(const ra_scores *s, ra_score_kind term, const ra_score_pair *pair, double *score)
 {
     if (term != RA_SCORE_SOFTCAP) {
-        *score = held(*score + added(s, term, pair));
-        return 1;
+        *score += added(s, term, pair);
+        return hold(score);
     }
     double root = cosh(*score / s->cap);
     *score = s->cap * tanh(*score / s->cap);
@@ -74,7 +78,7 @@ double ra_score_of_pair(const ra_scores *s, const ra_score_pair *pair, double sc
         for (int before = 0; changed && before < i; before++)
             changed[before] *= factor;
         if (changed)
-            changed[i] = 1;
+            changed[i] = s->terms[i] == RA_SCORE_SOFTCAP ? 1 : factor;
     }
     if (slope)
         *slope = whole;

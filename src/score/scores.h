@@ -11,6 +11,7 @@
 
 #include "base/status.h"
 
+#include <float.h>
 #include <stdbool.h>
 
 /* Terms that change a score. */
@@ -118,6 +119,9 @@ ra_status ra_scores_failed(const ra_scores *scores);
 
 /* The element of a view where sizes of 1 stand for all indices. */
 double ra_score_at(const ra_tensor *view, int64_t batch, int64_t seq, int64_t head, int64_t dim);
+
+/* The lowest finite score: the lowest float in base 2. A row of nothing else gives no gradients. */
+#define RA_SCORE_LOWEST (-(double)FLT_MAX / 1.44269504088896340736)
 
 /* A query and a key. Positions are the problem's; indices count rows of the tensors from 0. */
 typedef struct ra_score_pair {

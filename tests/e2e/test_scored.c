@@ -7,6 +7,7 @@
 #include "support/scores.h"
 #include "support/unit.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -258,6 +259,43 @@ static void bias_indexed_by_local_rows(void **state)
     sample_free(&s.sample);
 }
 
+/* Query 1 sees the mean of the values of all keys. */
+static void expect_mean(const scored *s)
+{
+    const ra_tensor *value = &s->sample.tensors[SAMPLE_VALUE];
+    double mean = 0;
+    for (int64_t key = 0; key < LENGTH; key++)
+        mean += (double)((const float *)value->data)[key * value->seq_stride] / LENGTH;
+    assert_true(fabs(output_at(s, 1) - mean) < 1e-6 && lse_at(s, 1) > -FLT_MAX);
+}
+
+/* Model libraries write the lowest float over whole rows of padding: scores that are all alike, and no NaN. */
+static void lowest_floats_taken_for_infinity(void **state)
+{
+    (void)state;
+    static float bias[2][LENGTH][2 * LENGTH];
+    for (int apart = 1; apart <= 2; apart++)
+        for (int64_t queries = 2; queries <= LENGTH; queries += LENGTH - 2) {
+            scored s;
+            plain_make(&s, "full", "bias");
+            s.problem.q_len = queries;
+            for (int64_t key = 0; key < LENGTH; key++)
+                bias[apart - 1][1][apart * key] = -FLT_MAX;
+            s.scores.views[SCORE_BIAS] =
+                (ra_tensor){bias[apart - 1], RA_F32, 1, queries, 1, LENGTH, 0, (int64_t)2 * LENGTH, 0, apart};
+            s.scores.arrays.bias = &s.scores.views[SCORE_BIAS];
+            sample_make(&s.sample, &s.problem);
+            FOR_EACH_KERNEL (kernel) {
+                sample_run(&s.sample, kernel, 1);
+                expect_mean(&s);
+            }
+            ring_case ring = ring_case_make(0, 3, RA_STRATEGY_RING, RA_ORDER_CONTIGUOUS);
+            assert_int_equal(ring_case_run(&ring, &s.sample, NULL, NULL), RA_OK);
+            expect_mean(&s);
+            sample_free(&s.sample);
+        }
+}
+
 /* The same pairs are dropped whatever the number of ranks: log-sum-exps do not show it, outputs do. */
 static void dropout_that_differs_between_ring_sizes(void **state)
 {
@@ -307,6 +345,7 @@ int main(void)
         cmocka_unit_test(sinks_counted_once_a_branch_or_once_a_rank),
         cmocka_unit_test(a_row_without_keys_has_its_sink),
         cmocka_unit_test(bias_indexed_by_local_rows),
+        cmocka_unit_test(lowest_floats_taken_for_infinity),
         cmocka_unit_test(dropout_that_differs_between_ring_sizes),
         cmocka_unit_test(alibi_by_index_instead_of_position),
     };

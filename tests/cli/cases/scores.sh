@@ -38,10 +38,11 @@ branches=(--scores bias:@bias.npy --pattern 'dilated:118/5,40/2,23/7' --query-po
 run attend "${qkv[@]}" --output o.npy "${branches[@]}"
 run check "${qkv[@]}" --output o.npy "${branches[@]}" --rows 720 | hide_figures
 
-# A bias that stands for a mask: -inf, and the lowest float there is.
+# A bias that stands for a mask: -inf, and the lowest float there is, over a part of a row and over a whole one.
 cp bias.npy masked.npy
 printf '\0\0\200\377%.0s' {1..40} | dd of=masked.npy bs=4 seek=$((32 + 3 * 130)) conv=notrunc status=none
 printf '\377\377\177\377%.0s' {1..40} | dd of=masked.npy bs=4 seek=$((32 + 60 * 130)) conv=notrunc status=none
+printf '\377\377\177\377%.0s' {1..130} | dd of=masked.npy bs=4 seek=$((32 + 62 * 130)) conv=notrunc status=none
 attempt bias:@masked.npy
 quietly generate --shape 2,90,4,24 --seed 9 --output do.npy
 gradients=(--output-gradient do.npy --query-gradient dq.npy --key-gradient dk.npy --value-gradient dv.npy)
