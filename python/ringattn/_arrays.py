@@ -27,6 +27,10 @@ _names = {F32: "float32", F16: "float16", BF16: "bfloat16", I64: "int64", U8: "u
 _sizes = {F32: 4, F16: 2, BF16: 2, I64: 8, U8: 1, BOOL: 1, F64: 8}
 
 
+_EXPECTED = dict.fromkeys(("slopes", "table", "sinks", "lse", "d_lse"), "float32")
+_EXPECTED.update(mask="bool", lengths="int64", documents="int64")
+
+
 class View(NamedTuple):
     """Where an array's elements are. `owner` keeps them alive."""
 
@@ -43,13 +47,17 @@ def dtype_name(code: int) -> str:
     return _names[code]
 
 
+def _wrong_dtype(name: str, found: str) -> ArgumentError:
+    return ArgumentError(f"{name} has {found}: expected {_EXPECTED.get(name, 'float32, float16 or bfloat16')}")
+
+
 def _numpy_code(dtype, name: str) -> int:
     code = _numpy_codes.get(dtype)
     if code is None:
         if dtype.name == "bfloat16":
             code = _numpy_codes[dtype] = BF16
         else:
-            raise ArgumentError(f"{name} has dtype {dtype}: expected float32, float16 or bfloat16")
+            raise _wrong_dtype(name, f"dtype {dtype}")
     return code
 
 
@@ -59,11 +67,16 @@ def numpy_view(array: np.ndarray, name: str) -> View:
     if code is None:
         code = _numpy_code(array.dtype, name)
     size = array.itemsize
+    strides = array.strides
+    if not array.flags.c_contiguous and any([stride % size for stride in strides]):
+        raise ArgumentError(
+            f"{name} has strides of {list(strides)} bytes: expected multiples of its {size}-byte elements; use {name}.copy()"
+        )
     return View(
         array.ctypes.data if array.size else 0,
         code,
         array.shape,
-        tuple([stride // size for stride in array.strides]),
+        tuple([stride // size for stride in strides]),
         array,
         array.flags.writeable,
     )
@@ -87,7 +100,7 @@ def _torch_code(torch, dtype, name: str) -> int:
         )
     code = _torch_codes.get(dtype)
     if code is None:
-        raise ArgumentError(f"{name} has dtype {dtype}: expected float32, float16 or bfloat16")
+        raise _wrong_dtype(name, f"dtype {dtype}")
     return code
 
 
@@ -146,10 +159,7 @@ def _dlpack_view(array, name: str) -> View:
     tensor = _DLTensor.from_address(_capsule_pointer(capsule, b"dltensor"))
     code = _dlpack_codes.get((tensor.dtype_kind, tensor.dtype_bits)) if tensor.lanes == 1 else None
     if code is None:
-        raise ArgumentError(
-            f"{name} has DLPack type {tensor.dtype_kind} of {tensor.dtype_bits} bits: "
-            "expected float32, float16 or bfloat16"
-        )
+        raise _wrong_dtype(name, f"DLPack type {tensor.dtype_kind} of {tensor.dtype_bits} bits")
     shape = tuple(tensor.shape[i] for i in range(tensor.ndim))
     strides = tuple(tensor.strides[i] for i in range(tensor.ndim)) if tensor.strides else dense_strides(shape)
     # Whether such an array may be written is not known: many of these libraries have immutable ones.
@@ -171,6 +181,24 @@ def view_of(array, name: str) -> View:
             f"{name} is a {type(array).__name__}: expected an array with DLPack or the buffer protocol"
         ) from None
     return numpy_view(buffer, name)
+
+
+def whole_numbers(value, name: str):
+    """A small array or list of integers as int64; only int64 arrays are not copied."""
+    if is_torch(value):
+        torch = sys.modules["torch"]
+        return value.to(torch.int64) if value.dtype in (torch.int32, torch.int16, torch.uint8) else value
+    if isinstance(value, (list, tuple)):
+        value = np.asarray(value)
+        if not value.size:
+            value = value.astype(np.int64)
+    elif not isinstance(value, np.ndarray) and hasattr(value, "__array__"):
+        value = np.asarray(value)  # JAX has no int64
+    if isinstance(value, np.ndarray) and value.dtype != np.int64:
+        if value.dtype.kind not in "iu":
+            raise _wrong_dtype(name, f"dtype {value.dtype}")
+        value = value.astype(np.int64)
+    return value
 
 
 def dense_strides(shape) -> tuple:

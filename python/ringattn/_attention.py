@@ -12,7 +12,7 @@ import numpy as np
 from ._arrays import View, empty, finish, from_numpy, is_torch, view_of
 from ._errors import ArgumentError, BudgetError
 from ._library import F32, Tensor, backward, check, forward
-from ._problem import SCORE_ARRAYS, Plan, Watch, given_arrays, lse_tensor, places_of, progress_function, tensor_of
+from ._problem import Plan, Watch, check_wanted, given_arrays, lse_tensor, places_of, progress_function, tensor_of
 
 _LARGE_FLOPS = 2e10  # a tenth of a second or more: from here on a call is watched for Ctrl-C
 _KEPT_PLANS = 64
@@ -51,10 +51,10 @@ class _Cache:
         self.lists = {}
 
     def take(self, key):
-        waiting = self.lists.get(key)
         try:
+            waiting = self.lists.get(key)
             return waiting.pop() if waiting else None
-        except IndexError:  # another thread has taken the last one
+        except (IndexError, TypeError):  # another thread has taken the last one; a value that is refused later
             return None
 
     def give(self, key, prepared):
@@ -110,7 +110,7 @@ def _make(tensors, problem, memory, arrays, gradients, progress, is_backward) ->
 
 def _names_file(pattern, scores) -> bool:
     """Whether a text names a file, which may be another one at the next call."""
-    return "@" in (pattern or "") or "@" in (scores or "")
+    return "@" in str(pattern) or "@" in str(scores)
 
 
 def _run(function, views, make_tensors, layout, problem, memory, arrays, gradients, progress) -> Plan:
@@ -284,6 +284,8 @@ def attention(
                 key_position=key_position, kernel=kernel, mask=mask, bias=bias, slopes=slopes, table=table,
                 sinks=sinks, lengths=lengths, documents=documents, memory=memory, progress=progress,
             )
+    if strategy != "ring" or order != "contiguous":
+        raise ArgumentError(f'strategy "{strategy}" and order "{order}" are for ranks: give simulate=R, or use ringattn.ring')
     problem = (pattern, scores, scale, query_position, key_position, threads, kernel)
     arrays = given_arrays(mask, bias, slopes, table, sinks, lengths, documents)
     key = None
@@ -377,11 +379,7 @@ def attention_backward(
     [1.0, 1.0]
     """
     arrays = given_arrays(mask, bias, slopes, table, sinks, lengths, documents)
-    for name in array_gradients:
-        if name not in SCORE_ARRAYS or name not in arrays:
-            raise ArgumentError(
-                f'array_gradients names "{name}": expected arrays of this call among {", ".join(SCORE_ARRAYS)}'
-            )
+    check_wanted(needs, array_gradients, arrays)
     views = [
         view_of(q, "q"),
         view_of(k, "k"),

@@ -7,7 +7,7 @@ from ctypes import byref, pointer
 
 import numpy as np
 
-from ._arrays import View, dtype_name, view_of
+from ._arrays import View, dtype_name, view_of, whole_numbers
 from ._errors import ArgumentError
 from ._interrupt import HeldInterrupt
 from ._library import BF16, BOOL, F16, F32, F64, I64, KERNELS, SAME, SCALE_DEFAULT
@@ -70,6 +70,9 @@ def has_term(text: str, term: str) -> bool:
 
 def texts_of(pattern, scores, arrays: dict) -> tuple:
     """Pattern and scores with the terms that arrays add."""
+    for name, text in (("pattern", pattern), ("scores", scores)):
+        if text is not None and (not isinstance(text, str) or "\0" in text):
+            raise ArgumentError(f"{name} is {text!r}: expected a text of terms joined with '+'")
     pattern = pattern or "full"
     scores = scores or ""
     for name in PATTERN_ARRAYS:
@@ -90,11 +93,6 @@ def _need_dtype(name: str, view: View, codes):
         raise ArgumentError(
             f"{name} is {dtype_name(view.code)}: expected {' or '.join(dtype_name(code) for code in codes)}"
         )
-
-
-def _numbers(value):
-    """Lists as an int64 array, other arrays as they are."""
-    return np.asarray(value, np.int64) if isinstance(value, (list, tuple)) else value
 
 
 def array_tensor(name: str, view: View, shape: tuple) -> Tensor:
@@ -159,6 +157,17 @@ def given_arrays(mask, bias, slopes, table, sinks, lengths, documents) -> dict:
     return {name: array for name, array in given.items() if array is not None}
 
 
+def check_wanted(needs, array_gradients, arrays: dict) -> None:
+    """Refuse gradients of other things than q, k, v and the arrays of the call."""
+    if len(needs) != 3:
+        raise ArgumentError(f"needs is {needs!r}: expected three truth values, for q, k and v")
+    for name in array_gradients:
+        if name not in SCORE_ARRAYS or name not in arrays:
+            raise ArgumentError(
+                f'array_gradients names "{name}": expected arrays of this call among {", ".join(SCORE_ARRAYS)}'
+            )
+
+
 class Plan:
     """A plan of the library, with all that it points into."""
 
@@ -204,7 +213,7 @@ class Plan:
         for name, array in arrays.items():
             if array is None:
                 continue
-            view = view_of(_numbers(array) if name in ("lengths", "documents") else array, name)
+            view = view_of(whole_numbers(array, name) if name in ("lengths", "documents") else array, name)
             tensor = array_tensor(name, view, shape)
             self.kept += [view, tensor]
             setattr(views, name, pointer(tensor))

@@ -22,7 +22,7 @@ from ._attention import _lse_shape, _shape_of, _writable
 from ._errors import ArgumentError, Error, PeerError
 from ._interrupt import HeldInterrupt
 from ._library import F32, SystemInfo, lib
-from ._problem import SCORE_ARRAYS, Watch, given_arrays, lse_tensor, places_of, progress_function, tensor_of
+from ._problem import Watch, check_wanted, given_arrays, lse_tensor, places_of, progress_function, tensor_of
 from ._ring_library import ORDERS, PROCESSES, SIMULATED, STRATEGIES, code_of, initialised, ring_backward, ring_forward
 from ._ring_plan import RingPlan, RingSettings
 
@@ -202,7 +202,7 @@ class Ring:
             tensors += _tensors(views, places, 3)
             arrays = given_arrays(mask, bias, slopes, table, sinks, lengths, documents)
             call = _Call(views, tensors, layout, problem, arrays, strategy, order)
-        except Error as problem_found:
+        except Exception as problem_found:  # whatever it is, the others must not wait
             self._refuse(problem_found, timeout)
         with self._held():
             counts = self._meet(call, False, 0, int(_graph), timeout)
@@ -259,16 +259,12 @@ class Ring:
         try:
             places = places_of(layout)
             arrays = given_arrays(mask, bias, slopes, table, sinks, lengths, documents)
-            for name in array_gradients:
-                if name not in SCORE_ARRAYS or name not in arrays:
-                    raise ArgumentError(
-                        f'array_gradients names "{name}": expected arrays of this call among {", ".join(SCORE_ARRAYS)}'
-                    )
+            check_wanted(needs, array_gradients, arrays)
             named = (("q", q), ("k", k), ("v", v), ("out", out), ("lse", lse), ("d_out", d_out), ("d_lse", d_lse))
             views = [None if array is None else view_of(array, name) for name, array in named]
             tensors = _tensors(views, places)
             call = _Call(views, tensors, layout, problem, arrays, strategy, order)
-        except Error as problem_found:
+        except Exception as problem_found:  # whatever it is, the others must not wait
             self._refuse(problem_found, timeout)
         wanted = sum(1 << i for i, need in enumerate((*needs, array_gradients)) if need)
         with self._held():
@@ -302,10 +298,11 @@ class Ring:
 
     # ---- Before a run --------------------------------------------------------------------------------------------
 
-    def _refuse(self, problem: Error, timeout: float):
+    def _refuse(self, problem: Exception, timeout: float):
         """This rank cannot run: tell the others and raise."""
         if self._link.transport == PROCESSES:
-            self._tell(_WORD.pack(problem.status, 0, 0, 0, 0, 0, 0, str(problem).encode()[:231]), timeout)
+            status = getattr(problem, "status", ArgumentError.status)
+            self._tell(_WORD.pack(status, 0, 0, 0, 0, 0, 0, str(problem).encode()[:231]), timeout)
         raise problem
 
     def _tell(self, word: bytes, timeout: float) -> list:

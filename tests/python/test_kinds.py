@@ -89,3 +89,23 @@ def test_unaligned_arrays_are_refused():
     unaligned = raw[1:].view(np.float32).reshape(Q.shape)
     with pytest.raises(ringattn.ArgumentError):
         ringattn.attention(unaligned, K, V)
+
+
+def test_strides_that_are_no_multiples_of_an_element():
+    """A field of a structured array: read where it is, or refused by name."""
+    good = np.zeros(Q.shape, [("x", "f4"), ("y", "u2"), ("z", "u2")])
+    bad = np.zeros(Q.shape, [("x", "f4"), ("y", "u2")])
+    good["x"] = bad["x"] = Q
+    assert (ringattn.attention(good["x"], K, V, pattern="causal") == EXPECTED).all()
+    with pytest.raises(ringattn.ArgumentError, match=r"q has strides of \[.*, 6\] bytes: expected multiples of its 4"):
+        ringattn.attention(bad["x"], K, V)
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.uint8, np.int64])
+def test_integers_of_any_size(dtype):
+    documents, lengths = np.array([2, 4], dtype), np.array([[1, 5]], dtype)
+    for settings, same in (
+        (dict(documents=documents), dict(documents=[2, 4])),
+        (dict(lengths=lengths), dict(lengths=[[1, 5]])),
+    ):
+        assert (ringattn.attention(Q, K, V, **settings) == ringattn.attention(Q, K, V, **same)).all()

@@ -17,6 +17,12 @@ Q, K, V = (naive.normal(2, 6, 4, 8, seed=seed) for seed in range(3))
     [
         (dict(pattern="caused"), ringattn.ArgumentError, "caused"),
         (dict(pattern="window:x"), ringattn.ArgumentError, "window"),
+        (dict(pattern=3), ringattn.ArgumentError, "pattern is 3: expected a text"),
+        (dict(pattern=["causal"]), ringattn.ArgumentError, r"pattern is \['causal'\]: expected a text"),
+        (dict(pattern="causal\0+window:1,1"), ringattn.ArgumentError, "pattern is 'causal.x00"),
+        (dict(scores=b"alibi"), ringattn.ArgumentError, "scores is b'alibi': expected a text"),
+        (dict(strategy="broadcast"), ringattn.ArgumentError, 'strategy "broadcast" and order "contiguous" are for ranks'),
+        (dict(order="zigzag"), ringattn.ArgumentError, "give simulate=R"),
         (dict(scores="softcap:0"), ringattn.ArgumentError, "softcap"),
         (dict(scale=float("inf")), ringattn.ArgumentError, "scale"),
         (dict(layout="sbhd"), ringattn.ArgumentError, 'layout "sbhd" is unknown: expected one of bshd'),
@@ -31,7 +37,10 @@ Q, K, V = (naive.normal(2, 6, 4, 8, seed=seed) for seed in range(3))
         (dict(table=np.ones((4, 4), np.float32)), ringattn.ArgumentError, "4"),
         (dict(lengths=[[0, 3]]), ringattn.ArgumentError, "lengths"),
         (dict(lengths=[[0, 3], [0, 99]]), ringattn.ArgumentError, "99"),
-        (dict(lengths=np.zeros((2, 2), np.float32)), ringattn.ArgumentError, "lengths is float32: expected int64"),
+        (dict(lengths=np.zeros((2, 2), np.float32)), ringattn.ArgumentError, "lengths has dtype float32: expected int64"),
+        (dict(documents=[2.5, 3.5]), ringattn.ArgumentError, "documents has dtype float64: expected int64"),
+        (dict(mask=np.ones((6, 6), np.int32)), ringattn.ArgumentError, "mask has dtype int32: expected bool"),
+        (dict(sinks=np.ones(4, np.int32)), ringattn.ArgumentError, "sinks has dtype int32: expected float32"),
         (dict(documents=[3, 2]), ringattn.ArgumentError, "5"),
         (dict(pattern="mask:@/no/such/file.npy"), ringattn.FileError, "/no/such/file.npy"),
         (dict(memory=10), ringattn.BudgetError, "more than memory=10 allows"),
@@ -69,6 +78,9 @@ def test_backward():
         ringattn.attention_backward(out[:, :5], Q, K, V, out, lse)
     with pytest.raises(ringattn.ArgumentError, match='array_gradients names "bias"'):
         ringattn.attention_backward(out, Q, K, V, out, lse, array_gradients=("bias",))
+    for needs in ((True,), (True, True, True, True)):
+        with pytest.raises(ringattn.ArgumentError, match="needs is .*: expected three truth values"):
+            ringattn.attention_backward(out, Q, K, V, out, lse, needs=needs)
     with pytest.raises(ringattn.BudgetError):
         ringattn.attention_backward(out, Q, K, V, out, lse, memory=1)
 
