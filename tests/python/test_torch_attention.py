@@ -182,3 +182,62 @@ def test_mistakes_have_the_message_of_the_library():
     q = torch.zeros(1, 2, 1, 4, requires_grad=True)
     with pytest.raises(ringattn.ArgumentError, match="casual"):
         rt.attention(q, q, q, pattern="casual")
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_second_derivatives_are_refused(dtype):
+    q = torch.randn(1, 3, 2, 4, dtype=dtype, requires_grad=True)
+    first, = torch.autograd.grad(rt.attention(q, q, q).sum(), q, create_graph=True)
+    with pytest.raises(ringattn.UnsupportedError, match="second derivatives are not computed"):
+        first.sum().backward()
+
+
+def test_transforms_that_would_lose_derivatives_are_refused():
+    q = torch.randn(1, 3, 2, 4)
+    attend = lambda x: rt.attention(q, x, q)
+    with pytest.raises(ringattn.UnsupportedError, match=r"k has a tangent of forward-mode differentiation \(jvp\)"):
+        torch.func.jvp(attend, (q,), (q,))
+    with pytest.raises(ringattn.UnsupportedError, match="gradient transform of torch.func"):
+        torch.func.grad(lambda x: attend(x).sum())(q)
+    with torch.autograd.forward_ad.dual_level():
+        assert torch.equal(attend(q), rt.attention(q, q, q))
+        with pytest.raises(ringattn.UnsupportedError, match="bias has a tangent"):
+            rt.attention(q, q, q, bias=torch.autograd.forward_ad.make_dual(torch.zeros(3, 3), torch.ones(3, 3)))
+
+
+def test_vmap():
+    x = torch.randn(5, 1, 3, 2, 4)
+    assert torch.equal(torch.vmap(lambda q: rt.attention(q, q, q))(x), torch.stack([rt.attention(q, q, q) for q in x]))
+
+
+def test_autocast_leaves_dtypes_alone():
+    q = torch.randn(1, 3, 2, 4)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert rt.attention(q, q, q).dtype == torch.float32
+        assert rt.scaled_dot_product_attention(q, q, q).dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize("layout", ["strided", "jagged"])
+def test_nested_tensors_are_refused(layout):
+    nested = torch.nested.nested_tensor([torch.randn(n, 2, 4) for n in (3, 5)], layout=getattr(torch, layout))
+    with pytest.raises(ringattn.UnsupportedError, match="k is a nested tensor"):
+        rt.attention(torch.randn(2, 5, 2, 4), nested, nested)
+    with pytest.raises(ringattn.UnsupportedError, match="query is a nested tensor"):
+        rt.scaled_dot_product_attention(nested, nested, nested)
+
+
+def test_threads_of_a_data_parallel_program():
+    """Forward and backward from several threads at a time, with one set of weights."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    layer = rt.MultiheadAttention(16, 2, batch_first=True, pattern="causal")
+    parts = torch.randn(8, 2, 9, 16)
+
+    def step(x):
+        x = x.clone().requires_grad_()
+        return torch.autograd.grad(layer(x, x, x)[0].sin().sum(), (x, layer.in_proj_weight))
+
+    expected = [step(x) for x in parts]
+    with ThreadPoolExecutor(4) as pool:
+        for found, same in zip(pool.map(step, parts), expected):
+            assert all(torch.equal(a, b) for a, b in zip(found, same))

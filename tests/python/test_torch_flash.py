@@ -158,3 +158,33 @@ def test_refusals():
         rt.flash_attn_func(q, q, q.to("meta"))
     with pytest.raises(ringattn.ArgumentError, match="v is None"):
         rt.flash_attn_with_kvcache(q, q, q, q, cache_seqlens=0)
+
+
+def test_varlen_rows_outside_of_all_sequences():
+    """They see nothing and are not seen, as with a padded end of a batch."""
+    q, k = torch.randn(9, 4, 8), torch.randn(11, 2, 8, requires_grad=True)
+    of_q, of_k = torch.tensor([1, 4, 7], dtype=torch.int32), torch.tensor([2, 5, 9], dtype=torch.int32)
+    out = rt.flash_attn_varlen_func(q, k, k, of_q, of_k, 3, 4, causal=True)
+    inside = rt.flash_attn_varlen_func(q[1:7], k[2:9], k[2:9], of_q - 1, of_k - 2, 3, 4, causal=True)
+    assert close(out[1:7], inside) and out[:1].eq(0).all() and out[7:].eq(0).all()
+    out.sum().backward()
+    assert k.grad[:2].eq(0).all() and k.grad[9:].eq(0).all() and k.grad[2:9].ne(0).any()
+    nothing = torch.zeros(1, dtype=torch.int32)
+    assert rt.flash_attn_varlen_func(q[:0], k[:0], k[:0], nothing, nothing, 0, 0).shape == (0, 4, 8)
+
+
+def test_mistakes_in_shapes_are_refused_by_name():
+    q, k, ends = torch.randn(2, 1, 4, 8), torch.randn(2, 9, 2, 8), torch.tensor([0, 3, 7])
+    new, before = torch.randn(2, 1, 2, 8), k.clone()
+    for message, settings in {
+        r"cache_seqlens has shape \(1,\)": dict(cache_seqlens=torch.tensor([3])),
+        r"cache_leftpad has shape \(3,\)": dict(cache_seqlens=3, cache_leftpad=torch.zeros(3)),
+        r"k has shape \(1, 1, 2, 8\)": dict(k=new[:1], v=new, cache_seqlens=3),
+        r"v has shape \(2, 1, 1, 8\)": dict(k=new, v=new[:, :, :1], cache_seqlens=3),
+        "rotary_sin is None": dict(k=new, v=new, cache_seqlens=3, rotary_cos=torch.ones(9, 4)),
+    }.items():
+        with pytest.raises(ringattn.ArgumentError, match=message):
+            rt.flash_attn_with_kvcache(q, k, k, **settings)
+    assert torch.equal(k, before)
+    with pytest.raises(ringattn.ArgumentError, match=r"cu_seqlens_q has shape \(3,\), cu_seqlens_k \(2,\)"):
+        rt.flash_attn_varlen_func(torch.randn(7, 4, 8), k[0, :7], k[0, :7], ends, ends[:2], 4, 4)

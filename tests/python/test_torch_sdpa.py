@@ -134,3 +134,10 @@ def test_refusals():
         rt.scaled_dot_product_attention(q, q.to("meta"), q)
     with pytest.raises(ringattn.UnsupportedError, match="attn_mask is on device 'meta'"):
         rt.scaled_dot_product_attention(q, q, q, torch.ones(5, 5, device="meta"))
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.float64])
+def test_masks_of_other_dtypes_are_refused(dtype):
+    q = torch.randn(1, 2, 3, 8)
+    with pytest.raises(ringattn.ArgumentError, match=f"attn_mask has dtype {dtype}"):
+        rt.scaled_dot_product_attention(q, q, q, torch.ones(3, 3, dtype=dtype))

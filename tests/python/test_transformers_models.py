@@ -234,3 +234,29 @@ def test_masks_that_are_tensors():
         expected = eager(input_ids=tokens(), attention_mask=added).logits
         assert close(ours(input_ids=tokens(), attention_mask=added).logits, expected)
         assert close(ours(input_ids=tokens(), attention_mask=seen).logits, expected)
+
+
+@pytest.mark.parametrize("family", ["Bloom", "GPTJ", "OpenAIGPT"])
+def test_models_with_attention_of_their_own_are_refused(family):
+    """They would ignore the implementation: with other masks (Bloom), by chance (OpenAIGPT) or by a KeyError (GPTJ)."""
+    config = tiny_models.config_of(family, dict(vocab_size=tiny_models.VOCABULARY, n_embd=32, n_layer=1, n_head=4))
+    with pytest.raises(ringattn.UnsupportedError, match="has attention of its own"):
+        transformers.AutoModelForCausalLM.from_config(config, attn_implementation="ringattn")
+    assert transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager")
+
+
+def test_vision_with_windows():
+    """Qwen2.5-VL: images of two sizes in one row of patches, windows inside of each, and rotary positions of three kinds."""
+    sizes = dict(tiny_models.SIZES, rope_parameters=dict(rope_type="default", mrope_section=[1, 1, 2], rope_theta=1e4))
+    vision = dict(depth=2, hidden_size=32, num_heads=4, intermediate_size=48, out_hidden_size=32, patch_size=4,
+                  spatial_merge_size=2, temporal_patch_size=2, window_size=16, fullatt_block_indexes=[1])
+    settings = dict(vision_config=vision, text_config=sizes, image_token_id=60, video_token_id=59, vision_start_token_id=58,
+                    vision_end_token_id=57)
+    eager, ours = tiny_models.pair_of(transformers.AutoModelForImageTextToText, "Qwen2_5_VL", settings)
+    ids = torch.cat([torch.tensor([58] + [60] * 4), tokens(1)[0].clamp(max=50), torch.tensor([58] + [60] * 16),
+                     tokens(1, seed=2)[0].clamp(max=50)])[None]
+    batch = dict(input_ids=ids, pixel_values=torch.randn(16 + 64, 3 * 2 * 4 * 4),
+                 image_grid_thw=torch.tensor([[1, 4, 4], [1, 8, 8]]), mm_token_type_ids=(ids == 60).long())
+    train(eager, ours, dict(batch, labels=ids, use_cache=False))
+    with torch.no_grad():
+        assert close(ours(**batch).logits, eager(**batch).logits)

@@ -44,6 +44,11 @@ DECODERS = {
     "Nemotron": dict(head_dim=8),
     "SmolLM3": dict(no_rope_layers=[1, 0]),
     "GptOss": dict(MIXED, head_dim=8, num_local_experts=4, num_experts_per_tok=2),
+    "Exaone4": MIXED,
+    "DiffLlama": dict(head_dim=8),
+    "NanoChat": {},
+    "Jais2": {},
+    "Olmoe": dict(num_experts=4, num_experts_per_tok=2),
     "Llama4Text": dict(head_dim=8, attention_chunk_size=5, num_local_experts=2, num_experts_per_tok=1,
                        intermediate_size_mlp=48, interleave_moe_layer_step=2, no_rope_layers=[1, 0],
                        layer_types=["chunked_attention", "full_attention"], attn_temperature_tuning=False),
@@ -55,11 +60,16 @@ ENCODERS = {
     "Bert": {},
     "Roberta": {},
     "Electra": dict(embedding_size=32),
+    "DistilBert": dict(dim=32, hidden_dim=48, n_layers=2, n_heads=4),
+    "NomicBert": {},
     "ModernBert": dict(local_attention=6, global_attn_every_n_layers=2),
 }
 PAIRS = {
     "Bart": PAIR,
     "Pegasus": PAIR,
+    "MBart": PAIR,
+    "UMT5": dict(vocab_size=VOCABULARY, d_model=32, d_kv=8, d_ff=48, num_layers=2, num_heads=4, pad_token_id=0,
+                 eos_token_id=2, decoder_start_token_id=1),
     "T5": dict(vocab_size=VOCABULARY, d_model=32, d_kv=8, d_ff=48, num_layers=2, num_heads=4, pad_token_id=0,
                eos_token_id=2, decoder_start_token_id=1),
 }

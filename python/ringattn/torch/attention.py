@@ -16,6 +16,7 @@ from . import double
 
 # Arrays of the scores that have gradients, in the order in which the backward operator returns them.
 DIFFERENTIABLE = ("slopes", "table", "bias", "sinks")
+_ARRAY_NAMES = ("mask", "bias", "slopes", "table", "sinks", "lengths", "documents")
 # Scores below about -2.3e38 are -inf to the library; this leaves room for the score that a bias is added to.
 _LOWEST_BIAS = -1e38
 
@@ -138,9 +139,33 @@ def _differentiate(ctx, d_out, d_lse):
 _forward.register_autograd(_differentiate, setup_context=_setup_context)
 
 
+def _refuse_second(ctx, *gradients):
+    raise ringattn.UnsupportedError("a gradient of a gradient of ringattn::attention is asked for: second derivatives are "
+                                    "not computed; leave out create_graph=True")
+
+
+_backward.register_autograd(_refuse_second)
+
+
+def _refuse_transforms(names, tensors) -> None:
+    """Refuse what PyTorch would compute without the derivatives of this operator, or not at all."""
+    interpreter = torch._C._functorch.peek_interpreter_stack()
+    if interpreter is not None and interpreter.key() == torch._C._functorch.TransformType.Grad:
+        raise ringattn.UnsupportedError("the call is inside of a gradient transform of torch.func (grad, vjp, jacrev): use "
+                                        "backward() or torch.autograd.grad")
+    if forward_ad._current_level >= 0:
+        for name, x in zip(names, tensors):
+            if x is not None and forward_ad.unpack_dual(x).tangent is not None:
+                raise ringattn.UnsupportedError(f"{name} has a tangent of forward-mode differentiation (jvp): only "
+                                                "backward() and torch.autograd.grad are supported")
+
+
 def check_devices(tensors) -> None:
-    """Refuse tensors that are not on the CPU: pairs of a name and a tensor or None."""
+    """Refuse tensors that are not on the CPU or are nested: pairs of a name and a tensor or None."""
     for name, x in tensors:
+        if x is not None and x.is_nested:
+            raise ringattn.UnsupportedError(f"{name} is a nested tensor: pack the sequences into one and give documents=, "
+                                            "or use flash_attn_varlen_func")
         if x is not None and x.device.type != "cpu":
             raise ringattn.UnsupportedError(
                 f"{name} is on device {str(x.device)!r}: ringattn.torch works on CPU tensors; use {name}.cpu()")
@@ -157,14 +182,17 @@ def call(q, k, v, pattern="full", scores=None, scale=None, layout="bshd", query_
          kernel=None, dropout=0.0, seed=None, safe_rows=False, mask=None, bias=None, slopes=None, table=None, sinks=None,
          lengths=None, documents=None, return_lse=True):
     """Output and log-sum-exp, by the operator or directly. Without return_lse the log-sum-exp may be None."""
-    if not (q.is_cpu and k.is_cpu and v.is_cpu):
+    if not (q.is_cpu and k.is_cpu and v.is_cpu) or q.is_nested or k.is_nested or v.is_nested:
         check_devices((("q", q), ("k", k), ("v", v)))
     arrays = (mask, bias, slopes, table, sinks, lengths, documents)
     graph = q.requires_grad or k.requires_grad or v.requires_grad
     if arrays != (None,) * 7:
-        check_devices(zip(("mask", "bias", "slopes", "table", "sinks", "lengths", "documents"), arrays))
+        check_devices(zip(_ARRAY_NAMES, arrays))
         graph = graph or any(x is not None and x.requires_grad for x in arrays)
-    if (graph and torch.is_grad_enabled()) or q.dtype == torch.float64 or not _plain(q, k, v):
+    plain = _plain(q, k, v)
+    if not plain and not torch.compiler.is_compiling():
+        _refuse_transforms(("q", "k", "v", *_ARRAY_NAMES), (q, k, v, *arrays))
+    if (graph and torch.is_grad_enabled()) or q.dtype == torch.float64 or not plain:
         return _forward(q, k, v, pattern, scores, scale, layout, query_position, key_position, threads, kernel, dropout,
                         seed, safe_rows, *arrays)
     if safe_rows or dropout:

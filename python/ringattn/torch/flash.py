@@ -84,17 +84,34 @@ def flash_attn_varlen_func(q: Tensor, k: Tensor, v: Tensor, cu_seqlens_q: Tensor
         torch.Size([7, 4, 8])
     """
     _refuse_pages(block_table)
-    check_devices((("cu_seqlens_q", cu_seqlens_q), ("cu_seqlens_k", cu_seqlens_k)))
-    documents = torch.stack((cu_seqlens_q.diff(), cu_seqlens_k.diff()), 1).to(torch.int64)
+    documents = _documents(cu_seqlens_q, cu_seqlens_k, q.shape[0], k.shape[0])
     out, lse = _attend(q[None], k[None], v[None], _pattern(causal, window_size, "documents"), dropout_p, softmax_scale,
                        softcap, alibi_slopes, documents=documents, return_lse=return_attn_probs)
     return (out[0], lse[0], None) if return_attn_probs else out[0]
+
+
+def _documents(cu_seqlens_q: Tensor, cu_seqlens_k: Tensor, rows: int, keys: int) -> Tensor:
+    """Queries and keys of each sequence. Rows in front of the first or behind the last see nothing, and nobody sees them."""
+    check_devices((("cu_seqlens_q", cu_seqlens_q), ("cu_seqlens_k", cu_seqlens_k)))
+    if cu_seqlens_q.dim() != 1 or cu_seqlens_q.shape != cu_seqlens_k.shape or not cu_seqlens_q.numel():
+        raise ringattn.ArgumentError(f"cu_seqlens_q has shape {tuple(cu_seqlens_q.shape)}, cu_seqlens_k "
+                                     f"{tuple(cu_seqlens_k.shape)}: expected one entry more than there are sequences in both")
+    q, k = cu_seqlens_q.to(torch.int64), cu_seqlens_k.to(torch.int64)
+    none = q.new_zeros(1)
+    return torch.stack((torch.cat((q[:1], none, q.diff(), rows - q[-1:], none)),
+                        torch.cat((none, k[:1], k.diff(), none, keys - k[-1:]))), 1)
 
 
 def _refuse_pages(block_table: Optional[Tensor]) -> None:
     if block_table is not None:
         raise ringattn.UnsupportedError(f"block_table has shape {tuple(block_table.shape)}: paged caches are not "
                                         "supported; give caches [batch, seq, heads, dim] and block_table=None")
+
+
+def _check_new(name: str, new: Tensor, batch: int, cache: Tensor) -> None:
+    if new.dim() != 4 or new.shape[0] != batch or new.shape[2:] != cache.shape[2:]:
+        raise ringattn.ArgumentError(f"{name} has shape {tuple(new.shape)}: expected [{batch}, new keys, "
+                                     f"{', '.join(map(str, cache.shape[2:]))}], as q and {name}_cache")
 
 
 def _append(cache: Tensor, new: Tensor, slots: Tensor, begins: Tensor) -> None:
@@ -111,9 +128,11 @@ def _turn(q, k, cos, sin, begins, interleaved, moving):
     return rotary.rotate(q, cos[rows], sin[rows], interleaved), k
 
 
-def _of_batch(x: Union[int, Tensor, None], batch: int, default: int) -> Tensor:
+def _of_batch(x: Union[int, Tensor, None], batch: int, default: int, name: str) -> Tensor:
     """One number for each batch element."""
     if isinstance(x, Tensor):
+        if x.shape != (batch,):
+            raise ringattn.ArgumentError(f"{name} has shape {tuple(x.shape)}: expected ({batch},), one for each batch element")
         return x.to(torch.int64)
     return torch.full((batch,), default if x is None else x, dtype=torch.int64)
 
@@ -137,15 +156,20 @@ def flash_attn_with_kvcache(q: Tensor, k_cache: Tensor, v_cache: Tensor, k: Opti
     check_devices((("q", q), ("k_cache", k_cache), ("v_cache", v_cache), ("k", k), ("v", v)))
     if (k is None) != (v is None):
         raise ringattn.ArgumentError(f"{'k' if k is None else 'v'} is None: k and v come together")
+    if (rotary_cos is None) != (rotary_sin is None):
+        raise ringattn.ArgumentError(f"{'rotary_cos' if rotary_cos is None else 'rotary_sin'} is None: rotary_cos and "
+                                     "rotary_sin come together")
     if rotary_cos is not None and k is None:
         raise ringattn.ArgumentError("rotary_cos is given and k is None: rotary embeddings need new keys")
     if k is not None and cache_seqlens is None:
         raise ringattn.ArgumentError("k is given and cache_seqlens is None: say how many keys the cache has")
     batch, rows = q.shape[:2]
-    ends = _of_batch(cache_seqlens, batch, k_cache.shape[1])
-    begins = _of_batch(cache_leftpad, batch, 0)
-    slots = torch.arange(batch) if cache_batch_idx is None else cache_batch_idx.to(torch.int64)
+    ends = _of_batch(cache_seqlens, batch, k_cache.shape[1], "cache_seqlens")
+    begins = _of_batch(cache_leftpad, batch, 0, "cache_leftpad")
+    slots = torch.arange(batch) if cache_batch_idx is None else _of_batch(cache_batch_idx, batch, 0, "cache_batch_idx")
     if k is not None:
+        for name, new, cache in (("k", k, k_cache), ("v", v, v_cache)):
+            _check_new(name, new, batch, cache)
         if batch and int(ends.max()) + k.shape[1] > k_cache.shape[1]:
             raise ringattn.ArgumentError(f"cache_seqlens reaches {int(ends.max())} and k has {k.shape[1]} new keys: "
                                          f"k_cache has room for {k_cache.shape[1]}")

@@ -56,8 +56,8 @@ def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor, attn
     """torch.nn.functional.scaled_dot_product_attention on [..., heads, seq, dim].
 
     is_causal lets query i see keys 0 to i. A bool mask is True where a key is seen, a float mask is added to the
-    scores. A row that sees no key gives zeros, and so does a row whose float mask
-    is -inf or the lowest float everywhere. Draws of dropout come from a seed of PyTorch's generator; they are not
+    scores. A row that sees no key gives zeros, and so does a row whose float mask is -inf or the lowest float
+    everywhere. Draws of dropout come from a seed of PyTorch's generator; they are not
     those of PyTorch's own function.
 
         >>> import torch, ringattn.torch
@@ -70,7 +70,8 @@ def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor, attn
     if torch.is_autocast_enabled("cpu") and query.dtype != torch.float64:
         dtype = torch.get_autocast_dtype("cpu")
         query, key, value = query.to(dtype), key.to(dtype), value.to(dtype)
-    if not (query.is_cpu and key.is_cpu and value.is_cpu and (attn_mask is None or attn_mask.is_cpu)):
+    if (not (query.is_cpu and key.is_cpu and value.is_cpu and (attn_mask is None or attn_mask.is_cpu))
+            or query.is_nested or key.is_nested or value.is_nested):
         check_devices((("query", query), ("key", key), ("value", value), ("attn_mask", attn_mask)))
     seed = draw_seed(dropout_p)
     dims = query.dim()
@@ -89,8 +90,10 @@ def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor, attn
         broadcast = _four_mask(attn_mask, lead, q.shape[2], k.shape[2])
         if attn_mask.dtype == torch.bool:
             mask = broadcast
-        else:
+        elif attn_mask.is_floating_point() and (attn_mask.dtype != torch.float64 or query.dtype == torch.float64):
             bias = broadcast
+        else:
+            raise ringattn.ArgumentError(f"attn_mask has dtype {attn_mask.dtype}: expected bool, float32, float16 or bfloat16")
     out, _ = call(q, k, v, "causal" if is_causal else "full", None, scale, "bhsd", 0 if is_causal else None,
                   dropout=float(dropout_p), seed=seed, safe_rows=bias is not None, mask=mask, bias=bias,
                   return_lse=False)

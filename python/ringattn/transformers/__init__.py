@@ -36,9 +36,11 @@ def register(name: str = NAME) -> None:
             "use a newer version, such as 5.23")
     from .forward import attention_forward
     from .masks import make_mask
+    from .support import refuse_others
 
     AttentionInterface.register(name, attention_forward)
     AttentionMaskInterface.register(name, make_mask)
+    refuse_others(name)
 
 
 __all__ = ["register"]
