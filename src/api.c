@@ -148,6 +148,7 @@ static ra_status parse_scores(const ra_problem *p, ra_plan *plan)
     ra_status status = ra_scores_parse(p->scores, &shape, a, &files, &plan->scores);
     plan->scores_bytes = plan->scores ? plan->scores->bytes : 0;
     plan->has_bias = plan->scores && plan->scores->bias.heads > 0;
+    plan->staged = ra_scores_staged(plan->scores);
     return status;
 }
 

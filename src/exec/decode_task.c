@@ -192,7 +192,7 @@ void ra_decode_task(ra_worker *w, int64_t task)
             return;
     for (int64_t row = 0; !run->states && row < t.heads * t.head_rows; row++) {
         ra_group group = ra_group_at(&run->work->queries, &run->work->grouping, row % run->work->groups);
-        ra_finish(run, t.batch, t.first_head * p->group_heads + row / run->work->groups, &group,
+        ra_finish(run, t.batch, (ra_stack){t.first_head * p->group_heads + row / run->work->groups, 1}, &group,
                   t.state + row * p->unit_floats);
     }
 }

@@ -173,9 +173,15 @@ ra_rows ra_block_rows(const ra_tensor *tensor, int64_t batch, const ra_key_block
 void ra_state_clear(float *state, int lanes, int64_t floats);
 
 /*
- * Write the output and log-sum-exp of a group, whose state is in `state`: a group's, or one decoding row's. Rows that
- * see no key become zeros and -INFINITY. Destroys the state.
+ * The rows of a stack of heads, head after head: `rows` of each from `seq` on. `index` has room for all of them; it may
+ * become a part of the result.
  */
-void ra_finish(const ra_run *run, int64_t batch, int64_t head, const ra_group *group, float *state);
+ra_rows ra_stacked_rows(const ra_tensor *tensor, int64_t batch, int64_t seq, int rows, ra_stack stack, int64_t *index);
+
+/*
+ * Write the output and log-sum-exp of a group, of all heads of a stack, whose state is in `state`: a group's, or one
+ * decoding row's. Rows that see no key become zeros and -INFINITY. Destroys the state.
+ */
+void ra_finish(const ra_run *run, int64_t batch, ra_stack stack, const ra_group *group, float *state);
 
 #endif

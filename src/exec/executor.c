@@ -31,6 +31,18 @@ ra_rows ra_rows_at(const ra_tensor *t, int64_t batch, int64_t seq, int64_t head)
     return (ra_rows){ra_tensor_at(t, batch, seq, head, 0), t->dtype, t->seq_stride, t->dim_stride, NULL};
 }
 
+ra_rows ra_stacked_rows(const ra_tensor *t, int64_t batch, int64_t seq, int rows, ra_stack stack, int64_t *index)
+{
+    if (stack.heads == 1)
+        return ra_rows_at(t, batch, seq, stack.head);
+    /* From the lowest address on, because an index below 0 is a row that is not there. */
+    int64_t last_head = t->head_stride < 0 ? stack.heads - 1 : 0, last_row = t->seq_stride < 0 ? rows - 1 : 0;
+    for (int64_t i = 0; i < stack.heads * rows; i++)
+        index[i] = (i / rows - last_head) * t->head_stride + (i % rows - last_row) * t->seq_stride;
+    return (ra_rows){ra_tensor_at(t, batch, seq + last_row, stack.head + last_head, 0), t->dtype, 1, t->dim_stride,
+                     index};
+}
+
 void ra_state_clear(float *state, int lanes, int64_t floats)
 {
     for (int i = 0; i < lanes; i++)
@@ -53,6 +65,8 @@ static bool has_sinks(const ra_plan *p)
  */
 static void add_sink(const ra_plan *p, int64_t head, int rows, int lanes, float *state)
 {
+    if (!has_sinks(p))
+        return;
     double sink = ra_tensor_get(&p->scores->sinks, 0, 0, head, 0) / ln2;
     for (int i = 0; i < rows; i++)
         state[lanes + i] = (float)((double)state[lanes + i] + exp2(sink - (double)state[i]));
@@ -67,27 +81,35 @@ static double lse_of(const ra_plan *p, int64_t head, bool empty, float max, floa
     return sum != 0.0f ? ((double)max + log2((double)sum)) * ln2 : (double)NAN;
 }
 
-void ra_finish(const ra_run *run, int64_t batch, int64_t head, const ra_group *group, float *state)
+/* Rows that see no key, and the log-sum-exp of all. `row` is of the first one in output and lse. */
+static void finish_head(const ra_run *run, const ra_plan *p, int64_t batch, int64_t head, const ra_group *group,
+                        int64_t row, const float *state)
 {
-    ra_plan copy;
-    const ra_plan *p = ra_plan_of_batch(run->plan, batch, &copy);
     int lanes = run->work->grouping.lanes;
-    if (has_sinks(p))
-        add_sink(p, head, group->rows, lanes, state);
-    int64_t first = run->whole_output ? group->query : group->row - run->output_first;
-    ra_rows output = ra_rows_at(run->output, batch, first, head);
-    if (p->variant == RA_VARIANT_DECODE)
-        run->kernel->finish_row(state, p->value_dim, &output);
-    else
-        run->kernel->finish_group(state, group->rows, p->value_dim, &output);
     for (int i = 0; i < group->rows; i++) {
         bool empty = ra_pattern_blind(&p->pattern, head, group->query + i + p->offset);
         for (int64_t d = 0; empty && d < p->value_dim; d++)
-            ra_tensor_set(run->output, batch, first + i, head, d, 0.0);
+            ra_tensor_set(run->output, batch, row + i, head, d, 0.0);
         if (!run->lse)
             continue;
-        ra_tensor_set(run->lse, batch, first + i, head, 0, lse_of(p, head, empty, state[i], state[lanes + i]));
+        ra_tensor_set(run->lse, batch, row + i, head, 0, lse_of(p, head, empty, state[i], state[lanes + i]));
     }
+}
+
+void ra_finish(const ra_run *run, int64_t batch, ra_stack stack, const ra_group *group, float *state)
+{
+    ra_plan copy;
+    const ra_plan *p = ra_plan_of_batch(run->plan, batch, &copy);
+    int64_t row = run->whole_output ? group->query : group->row - run->output_first, index[RA_LANES_MOST] = {0};
+    for (int64_t i = 0; i < stack.heads; i++)
+        add_sink(p, stack.head + i, group->rows, run->work->grouping.lanes, state + i * group->rows);
+    ra_rows output = ra_stacked_rows(run->output, batch, row, group->rows, stack, index);
+    if (p->variant == RA_VARIANT_DECODE)
+        run->kernel->finish_row(state, p->value_dim, &output);
+    else
+        run->kernel->finish_group(state, (int)(group->rows * stack.heads), p->value_dim, &output);
+    for (int64_t i = 0; i < stack.heads; i++)
+        finish_head(run, p, batch, stack.head + i, group, row, state + i * group->rows);
 }
 
 ra_interval ra_span_keys(const ra_run *run, int64_t span)
@@ -127,8 +149,8 @@ static void merge_unit(const ra_run *run, int64_t unit)
         (p->variant == RA_VARIANT_DECODE ? run->kernel->merge_row : run->kernel->merge_group)(
             state, ra_unit_state(run, span, unit), p->value_dim);
     ra_group group = ra_group_at(&work->queries, &work->grouping, unit % work->groups);
-    int64_t head = unit / work->groups % p->heads, batch = unit / work->groups / p->heads;
-    ra_finish(run, batch, head, &group, state);
+    int64_t stack = unit / work->groups, stacks = p->kv_heads * ra_stacks_of_head(work, p);
+    ra_finish(run, stack / stacks, ra_stack_at(work, p, stack % stacks), &group, state);
 }
 
 static bool cancelled(const struct ra_shared *shared)
@@ -324,7 +346,8 @@ void ra_run_finish(const ra_run *run, int64_t first, int64_t count)
         for (int64_t i = 0; i < rows_of_heads * count; i++) {
             int64_t row = i / count, number = first + i % count;
             ra_group group = ra_group_at(&w->queries, &w->grouping, number);
-            ra_finish(run, row / p->heads, row % p->heads, &group, ra_unit_state(run, 0, row * w->groups + number));
+            ra_finish(run, row / p->heads, (ra_stack){row % p->heads, 1}, &group,
+                      ra_unit_state(run, 0, row * w->groups + number));
         }
         leave(&environment);
     }

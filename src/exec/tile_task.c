@@ -34,12 +34,16 @@ typedef struct block_ahead {
 enum { PLACES = RA_SUPER_TILE };
 _Static_assert(PLACES >= 2, "the block ahead needs a place of its own");
 
-/* A task: a tile of queries of one head. */
+/*
+ * A task: a tile of queries of one head; or all queries of some heads that share keys, where each has one group at
+ * most. A group then has the rows of a stack of them.
+ */
 typedef struct tile_task {
     ra_worker *worker;
-    int64_t batch, head, kv_head, span;
-    int64_t first_group, groups;
-    float *state; /* of the groups; finished, or kept from step to step */
+    int64_t batch, head, kv_head, span; /* head: the first one */
+    int64_t first_stack, stacks;
+    int64_t first_group, groups; /* of a stack */
+    float *state;                /* of the groups; finished, or kept from step to step */
     /* out of the worker's scratch */
     float *query, *key, *staging, *value, *edge, *branch_state;
     int32_t *lo, *hi;
@@ -56,9 +60,35 @@ typedef struct tile_task {
     block_ahead ahead;
 } tile_task;
 
+/* Tasks that the query heads of a batch element are divided into. */
+static int64_t head_tasks(const ra_run *run)
+{
+    return run->plan->kv_heads * ra_ceil_div(run->plan->group_heads, run->work->task_heads);
+}
+
 int64_t ra_tile_task_batch(const ra_run *run, int64_t task)
 {
-    return task / run->spans / run->plan->heads % run->plan->batch;
+    return task / run->spans / head_tasks(run) % run->plan->batch;
+}
+
+/* The heads of a task, as stacks. */
+static void lay_out_heads(tile_task *t, const ra_run *run, int64_t number)
+{
+    const ra_workload *work = run->work;
+    const ra_plan *p = run->plan;
+    int64_t turns = ra_ceil_div(p->group_heads, work->task_heads), stacks = ra_stacks_of_head(work, p);
+    int64_t each = work->task_heads / work->stack, first = number % turns * each;
+    t->kv_head = number / turns;
+    t->first_stack = t->kv_head * stacks + first;
+    t->stacks = ra_min(each, stacks - first);
+    t->head = ra_stack_at(work, p, t->first_stack).head;
+}
+
+/* The first unit of the task. */
+static int64_t unit_of(const tile_task *t, const ra_run *run)
+{
+    int64_t stacks = run->plan->kv_heads * ra_stacks_of_head(run->work, run->plan);
+    return (t->batch * stacks + t->first_stack) * run->work->groups + t->first_group;
 }
 
 static void lay_out(tile_task *t, ra_worker *w, int64_t task)
@@ -70,11 +100,10 @@ static void lay_out(tile_task *t, ra_worker *w, int64_t task)
     char *at = w->scratch;
 
     /* The last queries first: with a causal pattern they see the most keys. */
-    int64_t rest = task / run->spans, tile = work->q_tiles - 1 - rest / p->heads / p->batch;
+    int64_t rest = task / run->spans, tile = work->q_tiles - 1 - rest / head_tasks(run) / p->batch;
     t->worker = w;
     t->span = task % run->spans;
-    t->head = rest % p->heads;
-    t->kv_head = t->head / p->group_heads;
+    lay_out_heads(t, run, rest % head_tasks(run));
     t->batch = ra_tile_task_batch(run, task);
     t->first_group = ra_first_of_tile(work, tile);
     t->groups = ra_first_of_tile(work, tile + 1) - t->first_group;
@@ -90,7 +119,7 @@ static void lay_out(tile_task *t, ra_worker *w, int64_t task)
     t->seen = (uint64_t *)(at + s->seen);
     t->state = (float *)(at + s->state);
     if (run->states)
-        t->state = ra_unit_state(run, t->span, (t->batch * p->heads + t->head) * work->groups + t->first_group);
+        t->state = ra_unit_state(run, t->span, unit_of(t, run));
     t->call = (ra_tile_call){.head_dim = p->head_dim, .factor = p->score_factor, .value_dim = p->value_dim};
     t->call.scores = (float *)(at + s->scores);
     t->call.fetch_key = &t->fetch_key;
@@ -259,8 +288,8 @@ static void take_ahead(tile_task *t)
 static const ra_score_stage *stage_of(tile_task *t, int group, const packed_block *b, const ra_tile *tile)
 {
     const ra_group_bounds *g = &t->tiles.groups[group];
-    ra_score_place place = {t->head,        t->tiles.lattice, g->member, g->rows,
-                            b->block.first, tile->begin,      tile->end, group};
+    int64_t head = t->head + (t->stacks > 1 ? group : 0); /* with stages a stack is one head */
+    ra_score_place place = {head, t->tiles.lattice, g->member, g->rows, b->block.first, tile->begin, tile->end, group};
     return ra_score_tile(&t->scores, &place);
 }
 
@@ -365,19 +394,37 @@ static ra_members_walk members_of(const tile_task *t)
 }
 
 /* The queries of a group, one lane after the other. */
-static void pack_queries(tile_task *t, const ra_members *m, float *packed)
+static void pack_queries(tile_task *t, const ra_members *m, ra_stack stack, float *packed)
 {
     const ra_run *run = t->worker->run;
     const ra_plan *p = run->plan;
     int64_t index[RA_LANES_MOST] = {0};
     /* From rows of the share to rows of q. */
     int64_t shift = run->whole ? m->query - m->row : 0;
-    for (int i = 0; i < m->rows; i++)
-        index[i] = ra_member_row(m, &t->tiles.lattice, p->offset, i) + shift;
-    bool plain = ra_lattice_plain(&t->tiles.lattice);
-    ra_rows query = ra_rows_at(run->q, t->batch, plain ? index[0] : 0, t->head);
-    query.index = plain ? NULL : index;
-    run->kernel->pack_query(&query, m->rows, p->head_dim, p->query_factor, packed);
+    ra_rows query;
+    if (ra_lattice_plain(&t->tiles.lattice)) {
+        int64_t first = ra_member_row(m, &t->tiles.lattice, p->offset, 0) + shift;
+        query = ra_stacked_rows(run->q, t->batch, first, m->rows, stack, index);
+    } else {
+        for (int i = 0; i < m->rows; i++)
+            index[i] = ra_member_row(m, &t->tiles.lattice, p->offset, i) + shift;
+        query = ra_rows_at(run->q, t->batch, 0, stack.head);
+        query.index = index;
+    }
+    run->kernel->pack_query(&query, (int)(m->rows * stack.heads), p->head_dim, p->query_factor, packed);
+}
+
+/* The groups of a stack, with their queries packed. */
+static void start_stack(tile_task *t, ra_stack stack)
+{
+    const ra_run *run = t->worker->run;
+    ra_members_walk walk = members_of(t);
+    for (ra_members m; ra_members_next(&walk, &m);) {
+        int64_t before = (int64_t)t->tiles.group_count * t->tiles.lanes;
+        pack_queries(t, &m, stack, t->query + before * run->plan->head_dim);
+        ra_tiles_add(&t->tiles, m.member, m.rows);
+        ra_tiles_repeat(&t->tiles, (int)stack.heads);
+    }
 }
 
 /* A branch's groups of the tile, with their queries packed. */
@@ -391,11 +438,8 @@ static void start_branch(tile_task *t, int branch)
     ra_tiles_memory memory = {(ra_interval *)(at + s->rows), (ra_group_bounds *)(at + s->groups), at + s->sieve,
                               work->tile_groups};
     ra_tiles_begin(&t->tiles, &p->pattern, t->head, branch, work->grouping.lanes, &memory);
-    ra_members_walk walk = members_of(t);
-    for (ra_members m; ra_members_next(&walk, &m);) {
-        pack_queries(t, &m, t->query + (int64_t)t->tiles.group_count * work->grouping.lanes * p->head_dim);
-        ra_tiles_add(&t->tiles, m.member, m.rows);
-    }
+    for (int64_t i = 0; i < t->stacks; i++)
+        start_stack(t, ra_stack_at(work, p, t->first_stack + i));
 }
 
 static void clear_states(const tile_task *t, float *state, int64_t groups)
@@ -449,12 +493,13 @@ void ra_tile_task(ra_worker *w, int64_t task)
     tile_task t;
     lay_out(&t, w, task);
     if (!run->resume)
-        clear_states(&t, t.state, t.groups);
+        clear_states(&t, t.state, t.stacks * t.groups);
     for (int branch = 0; branch < ra_pattern_branches(&run->plan->pattern, t.head); branch++)
         if (!work_branch(&t, branch))
             return;
-    for (int64_t g = 0; !run->states && g < t.groups; g++) {
-        ra_group group = ra_group_at(&work->queries, &work->grouping, t.first_group + g);
-        ra_finish(run, t.batch, t.head, &group, t.state + g * run->plan->unit_floats);
+    for (int64_t i = 0; !run->states && i < t.stacks * t.groups; i++) {
+        ra_group group = ra_group_at(&work->queries, &work->grouping, t.first_group + i % t.groups);
+        ra_stack stack = ra_stack_at(work, run->plan, t.first_stack + i / t.groups);
+        ra_finish(run, t.batch, stack, &group, t.state + i * run->plan->unit_floats);
     }
 }

@@ -21,6 +21,7 @@ typedef struct counter {
     const ra_plan *plan;
     const ra_workload *work;
     int64_t head;
+    int64_t stacked; /* heads whose rows are in one group */
     int branch;
     ra_lattice lattice;
     ra_interval rows[RA_LANES_MOST]; /* of the group that is looked at */
@@ -260,7 +261,7 @@ static void count_with_gaps(counter *c, const ra_group_bounds *b, int lanes)
 
 static void count_group(counter *c, const ra_members *m)
 {
-    int lanes = ra_lanes_worked(&c->work->grouping, m->rows);
+    int lanes = ra_lanes_worked(&c->work->grouping, (int)(m->rows * c->stacked));
     ra_group_bounds b = look_at_rows(c, m);
     if (goes_through(c) || b.min_lo >= b.max_hi)
         return;
@@ -548,7 +549,7 @@ static void free_memory(counter *c)
 /* Heads that see the same count the same; those that do are seldom far apart. */
 enum { REMEMBERED = 64 };
 
-static void count_heads(counter *c, tally *total)
+static void count_heads_alone(counter *c, tally *total)
 {
     tally known[REMEMBERED];
     const ra_pattern *p = &c->plan->pattern;
@@ -571,6 +572,32 @@ static void count_heads(counter *c, tally *total)
         total->visible += sum->visible;
         total->worked += sum->worked;
     }
+}
+
+/* So many stacks of `heads` heads, which all see the same. */
+static void count_stacks(counter *c, int64_t stacks, int64_t heads, tally *total)
+{
+    memset(&c->sum, 0, sizeof c->sum);
+    c->stacked = heads;
+    count_steady(c);
+    c->sum.visible *= (double)heads;
+    add_times(total, &c->sum, (double)stacks);
+}
+
+static void count_heads(counter *c, tally *total)
+{
+    const ra_plan *p = c->plan;
+    int64_t stack = c->work->stack, rest = p->group_heads % stack;
+    c->stacked = 1;
+    if (stack == 1) {
+        count_heads_alone(c, total);
+        return;
+    }
+    c->head = c->branch = 0;
+    c->lattice = ra_pattern_lattice(&p->pattern, 0, 0);
+    count_stacks(c, p->kv_heads * (p->group_heads / stack), stack, total);
+    if (rest)
+        count_stacks(c, p->kv_heads, rest, total);
 }
 
 /* One batch element, which may see what the one before it sees. */

@@ -56,7 +56,7 @@ static bool few_ranges(const ra_share *queries)
 void ra_workload_lay_out_gradient(ra_workload *w, const ra_plan *p, ra_share queries, int threads)
 {
     enum { EDGES = 3 }; /* groups that a tile of a branch may have more, because runs of members end */
-    *w = (ra_workload){.queries = queries, .threads = threads, .states_elsewhere = true};
+    *w = (ra_workload){.queries = queries, .threads = threads, .stack = 1, .states_elsewhere = true};
     w->grouping = (ra_grouping){p->blocking.lanes, p->blocking.narrow, p->offset, RA_KEY_BLOCK, 0};
     if (queries.rows == 0)
         return;

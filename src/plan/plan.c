@@ -28,9 +28,44 @@ static int64_t parts_wanted(const ra_plan *p, int64_t tasks)
     return work > 0 ? (int64_t)(ENOUGH_TASKS * (double)p->kv_len / work) : 1;
 }
 
-/* The tasks of the whole problem decide, whatever share of it is worked here. */
-static void split_keys(ra_plan *p, int64_t tasks)
+static int64_t decode_task_heads(const ra_plan *p)
 {
+    return ra_max(1, ra_min(ra_min(DECODE_HEADS, p->kv_heads), DECODE_ROWS / ra_max(1, p->group_heads * p->q_len)));
+}
+
+/*
+ * Query heads whose rows fit a group together. Stages of scores are filled for one head at a time, and heads must see
+ * the same keys.
+ */
+static int64_t heads_of_stack(const ra_plan *p)
+{
+    int64_t fit = p->q_len > 0 ? p->blocking.lanes / p->q_len : 1;
+    if (p->staged || fit < 2 || !ra_pattern_is_interval(&p->pattern))
+        return 1;
+    int64_t stacks = ra_ceil_div(p->group_heads, fit);
+    return ra_ceil_div(p->group_heads, stacks);
+}
+
+/* Few queries are worked one row at a time, unless those of several heads fill a group. */
+static bool decodes(const ra_plan *p)
+{
+    bool filled = 4 * p->q_len * heads_of_stack(p) >= 3 * (int64_t)p->blocking.lanes;
+    return p->q_len <= p->blocking.decode_queries && ra_pattern_is_interval(&p->pattern) && !filled;
+}
+
+/* Tasks of the whole problem if each had one group. */
+static int64_t smallest_tasks(const ra_plan *p)
+{
+    if (p->variant == RA_VARIANT_DECODE)
+        return p->batch * ra_ceil_div(p->kv_heads, decode_task_heads(p));
+    int64_t stacks = p->kv_heads * ra_ceil_div(p->group_heads, heads_of_stack(p));
+    return p->batch * stacks * ra_ceil_div(p->q_len, p->blocking.lanes);
+}
+
+/* The tasks of the whole problem decide, whatever share of it is worked here. */
+static void split_keys(ra_plan *p)
+{
+    int64_t tasks = smallest_tasks(p);
     int64_t blocks = ra_ceil_div(p->kv_len, RA_KEY_BLOCK);
     int64_t wanted = ra_max(1, ra_min(parts_wanted(p, tasks), blocks / RA_SMALLEST_SPAN_BLOCKS));
     if (p->pattern.dilation) /* a span would cut through blocks of a lattice's members */
@@ -53,17 +88,25 @@ static int64_t dilated_tiles(const ra_pattern *pattern)
     return ra_min(rate, MOST);
 }
 
-/* Groups that share a pass over the keys: as many as fit the cache, but leaving several tasks for every thread. */
-static int64_t groups_of_tile(const ra_plan *p, int64_t groups, int threads, int64_t shares)
+/* Groups that can share a pass over the keys: as many as fit the cache. */
+static int64_t groups_that_fit(const ra_plan *p)
 {
     const ra_blocking *b = &p->blocking;
-    if (p->tiles != RA_TILES_ROW)
-        return ra_min(RA_SUPER_TILE, groups);
     int64_t state_bytes = ra_group_state_floats(b->lanes, p->value_dim) * (int64_t)sizeof(float);
     int64_t group_bytes = (int64_t)b->lanes * p->head_dim * (int64_t)sizeof(float) + state_bytes;
     int64_t most = ra_max(1, ra_min(b->tile_groups, b->tile_bytes / group_bytes));
-    if (p->pattern.dilation) /* which has states of the branch that is worked, too */
-        most = ra_max(most, ra_min(most * dilated_tiles(&p->pattern), 2 * b->tile_bytes / (group_bytes + state_bytes)));
+    if (!p->pattern.dilation)
+        return most;
+    /* There are states of the branch that is worked, too. */
+    return ra_max(most, ra_min(most * dilated_tiles(&p->pattern), 2 * b->tile_bytes / (group_bytes + state_bytes)));
+}
+
+/* Those that do, leaving several tasks for every thread. */
+static int64_t groups_of_tile(const ra_plan *p, int64_t groups, int threads, int64_t shares)
+{
+    if (p->tiles != RA_TILES_ROW)
+        return ra_min(RA_SUPER_TILE, groups);
+    int64_t most = groups_that_fit(p);
     int64_t per_thread = ra_max(1, p->batch * p->heads * groups * shares / (8 * (int64_t)threads));
     most = ra_min(most, per_thread);
     int64_t tiles = ra_ceil_div(groups, most);
@@ -72,18 +115,46 @@ static int64_t groups_of_tile(const ra_plan *p, int64_t groups, int threads, int
     return ra_ceil_div(groups, uneven) == tiles ? uneven : ra_ceil_div(groups, tiles);
 }
 
+/*
+ * Query heads of a task. Where each has one group at most, those of a key/value head share its packed blocks, as long
+ * as every thread has something to do.
+ */
+static int64_t heads_of_task(const ra_workload *w, const ra_plan *p)
+{
+    if (w->groups > 1 || p->tiles != RA_TILES_ROW || !ra_pattern_is_interval(&p->pattern))
+        return w->stack;
+    int64_t stacks = ra_stacks_of_head(w, p), groups = p->batch * p->kv_heads * stacks * p->spans;
+    int64_t most = ra_max(1, ra_min(groups_that_fit(p), groups / (4 * (int64_t)w->threads)));
+    return ra_ceil_div(stacks, ra_ceil_div(stacks, most)) * w->stack;
+}
+
 static void lay_out_tiles(ra_workload *w, const ra_plan *p, int64_t shares)
 {
     /* A bias has a row for each query, on pages of its own: a group takes several blocks while these are looked up. */
     w->blocks = p->tiles == RA_TILES_ROW && !p->has_bias ? 1 : RA_SUPER_TILE;
+    w->task_heads = 1;
     w->tile_groups = w->tile_units = groups_of_tile(p, w->groups, w->threads, shares);
     w->q_tiles = ra_ceil_div(w->groups, w->tile_groups);
     w->tasks = p->batch * p->heads * w->q_tiles;
 }
 
-static int64_t decode_task_heads(const ra_plan *p)
+/* Heads that share keys and values are worked together: of all queries in one piece, where these are few. */
+static void stack_heads(ra_workload *w, const ra_plan *p)
 {
-    return ra_max(1, ra_min(ra_min(DECODE_HEADS, p->kv_heads), DECODE_ROWS / ra_max(1, p->group_heads * p->q_len)));
+    if (p->variant == RA_VARIANT_DECODE || w->groups > 1)
+        return;
+    w->stack = heads_of_stack(p);
+    w->task_heads = heads_of_task(w, p);
+    w->units = p->batch * p->kv_heads * ra_stacks_of_head(w, p);
+    w->tile_groups = w->tile_units = w->task_heads / w->stack;
+    w->tasks = p->batch * p->kv_heads * ra_ceil_div(p->group_heads, w->task_heads);
+    w->scratch_bytes = p->scratch_bytes(p, w);
+}
+
+ra_stack ra_stack_at(const ra_workload *w, const ra_plan *p, int64_t number)
+{
+    int64_t each = ra_stacks_of_head(w, p), kv_head = number / each, first = number % each * w->stack;
+    return (ra_stack){kv_head * p->group_heads + first, ra_min(w->stack, p->group_heads - first)};
 }
 
 static void lay_out_decoding(ra_workload *w, const ra_plan *p)
@@ -96,7 +167,7 @@ static void lay_out_decoding(ra_workload *w, const ra_plan *p)
 
 void ra_workload_lay_out(ra_workload *w, const ra_plan *p, ra_share queries, int threads, int64_t shares, bool states)
 {
-    *w = (ra_workload){.queries = queries, .threads = threads, .states_elsewhere = states};
+    *w = (ra_workload){.queries = queries, .threads = threads, .stack = 1, .states_elsewhere = states};
     w->grouping = (ra_grouping){1, 1, p->offset, 0, p->offset};
     if (p->variant == RA_VARIANT_TILE)
         w->grouping.lanes = p->blocking.lanes, w->grouping.narrow = p->blocking.narrow;
@@ -126,7 +197,7 @@ static void lay_out_nothing(ra_plan *p)
 {
     p->spans = 1;
     p->span_keys = RA_KEY_BLOCK;
-    p->all = (ra_workload){.threads = 1, .grouping = {1, 1, p->offset, 0, p->offset}};
+    p->all = (ra_workload){.threads = 1, .stack = 1, .grouping = {1, 1, p->offset, 0, p->offset}};
     p->part_bytes = 0;
     p->peak_bytes = ra_plan_bytes(p);
     p->flops = 0;
@@ -144,17 +215,17 @@ int ra_plan_threads(const ra_plan *p, int threads)
 
 ra_status ra_plan_lay_out(ra_plan *p, int threads)
 {
-    bool decoding = p->q_len <= p->blocking.decode_queries && ra_pattern_is_interval(&p->pattern);
+    bool decoding = decodes(p);
     p->variant = decoding ? RA_VARIANT_DECODE : RA_VARIANT_TILE;
     p->unit_floats = decoding ? 2 + p->value_dim : ra_group_state_floats(p->blocking.lanes, p->value_dim);
     if (p->batch == 0 || p->q_len == 0 || p->kv_len == 0) {
         lay_out_nothing(p);
         return RA_OK;
     }
-    split_keys(p, p->batch * (decoding ? ra_ceil_div(p->kv_heads, decode_task_heads(p))
-                                       : p->heads * ra_ceil_div(p->q_len, p->blocking.lanes)));
+    split_keys(p);
     ra_workload *all = &p->all;
     ra_workload_lay_out(all, p, ra_share_of_range(0, p->q_len), threads, 1, p->spans > 1);
+    stack_heads(all, p);
     ra_status status = ra_workload_count(all, p);
     if (status)
         return status;

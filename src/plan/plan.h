@@ -2,6 +2,7 @@
 #ifndef RA_PLAN_PLAN_H
 #define RA_PLAN_PLAN_H
 
+#include "base/checked.h"
 #include "plan/groups.h"
 #include "plan/tiles.h"
 
@@ -21,9 +22,10 @@ typedef struct ra_workload {
     int64_t tile_units;    /* groups that a task works on in one branch, at most */
     int64_t q_tiles;       /* tasks along the queries */
     int64_t blocks;        /* of keys that are packed at a time */
-    int64_t task_heads;    /* key/value heads of a task (decoding variant) */
+    int64_t task_heads;    /* of a task: key/value heads (decoding variant) or query heads that share one (tiles) */
+    int64_t stack;         /* query heads whose rows share the lanes of a group */
     int64_t tasks;         /* with one span of keys */
-    int64_t units;         /* states: groups over batch and heads */
+    int64_t units;         /* states: groups over batch and stacks */
     bool by_rate;          /* query tiles of a branch have as many more groups as its rate says (backward passes) */
     bool states_elsewhere; /* the rows' states are not in the workers' scratch */
     int64_t scratch_bytes; /* of each worker */
@@ -44,6 +46,7 @@ struct ra_plan {
     struct ra_scores *scores;
     int64_t scores_bytes;
     bool has_bias; /* scores have one: it is for kv_len keys alone */
+    bool staged;   /* scores change between the product and the mask */
 
     ra_kernel_id kernel;
     int threads_asked; /* 0: as many as there are cores */
@@ -83,6 +86,22 @@ int ra_plan_threads(const ra_plan *plan, int threads);
  */
 void ra_workload_lay_out(ra_workload *work, const ra_plan *plan, ra_share queries, int threads, int64_t shares,
                          bool states);
+
+/*
+ * Query heads head .. head + heads - 1, which share a key/value head. Where queries are few, the rows of all of them
+ * are in one group, head after head. Rows keep their bits: lanes know nothing of each other.
+ */
+typedef struct ra_stack {
+    int64_t head, heads;
+} ra_stack;
+
+/* Stacks of a key/value head. */
+static inline int64_t ra_stacks_of_head(const ra_workload *work, const ra_plan *plan)
+{
+    return ra_ceil_div(plan->group_heads, work->stack);
+}
+
+ra_stack ra_stack_at(const ra_workload *work, const ra_plan *plan, int64_t number);
 
 /* The problem's position of a query that is at a place, its index + offset. */
 static inline int64_t ra_plan_position(const ra_plan *plan, int64_t place)

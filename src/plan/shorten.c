@@ -116,8 +116,10 @@ static void lay_out_groups(const ra_plan *p, ra_plan *s)
         w->grouping.cut = 0;
         w->groups = ra_group_count(&w->queries, &w->grouping);
     }
-    w->units = s->batch * s->heads * w->groups;
+    w->units = s->batch * s->kv_heads * ra_stacks_of_head(w, s) * w->groups;
     if (s->variant == RA_VARIANT_DECODE)
+        return;
+    if (w->task_heads > 1) /* all queries of its heads, whatever keys there are */
         return;
     w->tile_groups = w->tile_units = ra_min(w->tile_groups, w->groups);
     w->q_tiles = ra_ceil_div(w->groups, w->tile_groups);

@@ -49,6 +49,15 @@ void ra_tiles_add(ra_tiles *t, int64_t member, int rows)
     t->groups[t->group_count++].member = member;
 }
 
+void ra_tiles_repeat(ra_tiles *t, int heads)
+{
+    ra_group_bounds *group = &t->groups[t->group_count - 1];
+    ra_interval *row = t->rows + (int64_t)(t->group_count - 1) * t->lanes;
+    for (int i = group->rows; i < group->rows * heads; i++)
+        row[i] = row[i - group->rows];
+    group->rows *= heads;
+}
+
 /* ---- Blocks ------------------------------------------------------------------------------------------------------ */
 
 ra_interval ra_tiles_reach(const ra_tiles *t, int64_t lo, int64_t hi)

@@ -61,6 +61,9 @@ void ra_tiles_begin(ra_tiles *tiles, const ra_pattern *pattern, int64_t head, in
 /* Add a group: so many members from one on. */
 void ra_tiles_add(ra_tiles *tiles, int64_t member, int rows);
 
+/* The group that was added last has these rows once for each of `heads` heads, which see the same keys. */
+void ra_tiles_repeat(ra_tiles *tiles, int heads);
+
 /* The part of the keys from lo to hi that any group may need. */
 ra_interval ra_tiles_reach(const ra_tiles *tiles, int64_t lo, int64_t hi);
 

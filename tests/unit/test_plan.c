@@ -185,8 +185,33 @@ static void count_branch(const asked *a, counts *sum)
     }
 }
 
+/* The rows of heads that share a key/value head, side by side in one group. */
+static void count_stack(const asked *a, int64_t heads, counts *sum)
+{
+    const ra_workload *work = &a->plan->all;
+    int64_t keys[3 * MOST_KEYS] = {0}, key_count = list_keys(a, keys), positions[MOST_QUERIES] = {0};
+    ra_group group = ra_group_at(&work->queries, &work->grouping, 0);
+    for (int64_t i = 0; i < heads * group.rows; i++)
+        positions[i] = group.query + i % group.rows + a->plan->offset;
+    count_group(a, positions, (int)(heads * group.rows), keys, key_count, sum);
+}
+
+static void count_stacks(const ra_plan *plan, counts *sum)
+{
+    asked a = {.plan = plan};
+    for (int64_t head = 0; head < plan->heads; head += plan->group_heads)
+        for (int64_t first = 0; first < plan->group_heads; first += plan->all.stack) {
+            a.head = head + first;
+            count_stack(&a, least(plan->all.stack, plan->group_heads - first), sum);
+        }
+}
+
 static void count_all(const ra_plan *plan, const char *text, counts *sum)
 {
+    if (plan->all.stack > 1) {
+        count_stacks(plan, sum);
+        return;
+    }
     naive_pattern naive;
     bool dilated = naive_read_dilated(text, plan->kv_len, plan->heads, &naive);
     asked a = {.plan = plan, .dilated = dilated ? naive.terms : NULL};
