@@ -43,7 +43,8 @@ static int take_ring_options(ring_args *ring, arg_option options[RING_OPTIONS])
                 options[count++] = all[j];
     options[0].required = true;
     options[0].help = "what a process may hold, such as 512MiB";
-    options[1].help = "of --ranks: mpi (default where it is built in), threads, or sim for virtual ranks";
+    options[1].help = "between the ranks of --ranks: mpi (default if it is built in), threads, or sim for\n"
+                      "virtual ranks";
     return count;
 }
 
@@ -52,14 +53,11 @@ static int parse(advise_job *job, int argc, char **argv)
     enum { OWN = 4 };
     arg_option options[PROBLEM_OPTIONS + OWN + RING_OPTIONS];
     const arg_option own[OWN] = {
-        {.name = "causal",
-         .kind = ARG_FLAG,
-         .target = &job->causal,
-         .help = "the same as causal in --pattern, beside what else that has"},
+        {.name = "causal", .kind = ARG_FLAG, .target = &job->causal, .help = "adds the term causal to --pattern"},
         {.name = "backward",
          .kind = ARG_FLAG,
          .target = &job->backward,
-         .help = "advise about the gradients of ringattn gradient, whose forward pass has been run"},
+         .help = "advise about ringattn gradient with the results of the forward pass at hand"},
         {.name = "ranks",
          .kind = ARG_INTEGER,
          .metavar = "R",
@@ -77,14 +75,14 @@ static int parse(advise_job *job, int argc, char **argv)
     int count = take_ring_options(&job->ring, options + PROBLEM_OPTIONS + OWN);
     const arg_command command = {
         .verb = "advise",
-        .summary = "Which strategy, order and ring size to run a problem with in a budget: the fastest that fits, by\n"
-                   "its plan and by what work costs on this machine, which takes a second to find out; and why not\n"
-                   "the others.",
+        .summary = "The strategy, order and ring size that run a problem fastest in a memory budget, and why not the\n"
+                   "others. Memory comes from plans. Times come from a calibration of this machine, which takes a\n"
+                   "second.",
         .options = options,
         .option_count = PROBLEM_OPTIONS + OWN + count,
         .notes =
-            "Files are taken to be in the system's cache, processes of MPI to have cores of their own, and what\n"
-            "moves between them to take as long as copying it. Of gradients the backward pass alone is predicted:\n"
+            "Predictions assume that files are in the system's cache, that each MPI process has cores of its own,\n"
+            "and that a message takes as long as copying it. For gradients the backward pass alone is predicted:\n"
             "ringattn gradient without --output and --lse runs the forward pass first, on the same ranks.",
         .example = "ringattn advise --length 64K --heads 8 --dim 64 --causal --memory 128MiB",
     };

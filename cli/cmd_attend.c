@@ -32,8 +32,8 @@ static int parse(attend_job *job, int argc, char **argv)
          .required = true,
          .target = &job->output_path,
          .help = "result: FILE.npy or FILE.safetensors#NAME (default name: output), in the query's\n"
-                 "layout and number of axes; null: it is computed and kept nowhere, but for a\n"
-                 "checksum and some rows that are recomputed, as by ringattn check"},
+                 "layout and number of axes; null: no file, but a checksum, and some rows are\n"
+                 "recomputed as by ringattn check"},
         {.name = "output-dtype",
          .kind = ARG_DTYPE,
          .metavar = "T",
@@ -49,9 +49,9 @@ static int parse(attend_job *job, int argc, char **argv)
          .kind = ARG_TEXT,
          .metavar = "FILE",
          .target = &job->checkpoint_path,
-         .help = "save the run here and in FILE.rows, with --transport mpi in FILE.RANK, from time to\n"
-                 "time; the same command goes on from there after a kill, with the same bits in the\n"
-                 "end (--transport sim or mpi)"},
+         .help = "save the run from time to time, in FILE and FILE.rows, or with --transport mpi in\n"
+                 "FILE and FILE.RANK; after a kill the same command goes on from there and ends with\n"
+                 "the same bits (--transport sim or mpi)"},
         {.name = "checkpoint-every",
          .kind = ARG_REAL,
          .metavar = "SECONDS",
@@ -68,8 +68,8 @@ static int parse(attend_job *job, int argc, char **argv)
         .summary = "Exact softmax attention of the queries over the keys and values, from and to files.",
         .options = options,
         .option_count = sizeof options / sizeof *options,
-        .notes = "The output files appear when everything has succeeded, and not before. Tensors that half\n"
-                 "of the free memory does not hold are read in parts, as with --memory of that half and\n"
+        .notes = "The output files appear when everything has succeeded, and not before. Tensors that\n"
+                 "are larger than half of the free memory are streamed, as with --memory of that half and\n"
                  "--strategy broadcast.",
         .example = "ringattn attend --query q.npy --key k.npy --value v.npy --output o.npy --pattern causal",
     };

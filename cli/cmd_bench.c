@@ -113,7 +113,7 @@ static const bench_suite SUITES[] = {
      .samples = true,
      .length = true,
      .summary = "The orders in which tiles are worked: row, serpentine and hilbert on the same problem, by time and\n"
-                "by cache misses, which valgrind models where the processor's counters are not to be had.",
+                "by cache misses, which valgrind models if the processor's counters cannot be read.",
      .quick = "three rounds",
      .length_help = "length of the sequence (default 8192)",
      .example = "ringattn bench tiles --quick"},
@@ -142,10 +142,10 @@ static const bench_suite SUITES[] = {
      .run = bench_extreme,
      .lengths = true,
      .budget = true,
-     .summary = "Dilated attention over a million tokens and more, made up on the way, in a budget that is kept; and\n"
-                "full attention over 262144 in 64 MiB. About ten minutes.",
+     .summary = "Dilated attention over a million tokens and more, with made-up inputs, in a memory budget; and full\n"
+                "attention over 262144 tokens in 64 MiB. About ten minutes.",
      .quick = "a million tokens alone",
-     .length_help = "lengths of the dilated runs (default 1M,4M,16M,64M; 1G is understood)",
+     .length_help = "lengths of the dilated runs (default 1M,4M,16M,64M; 1G may be written)",
      .example = "ringattn bench extreme --length 1G --output results.jsonl"},
     {.name = "all",
      .rounds = 7,
@@ -153,7 +153,7 @@ static const bench_suite SUITES[] = {
      .samples = true,
      .published = true,
      .all = true,
-     .summary = "All of them, one after the other; what ringattn report makes a page of.",
+     .summary = "All suites, one after the other; ringattn report makes a page of their results.",
      .quick = "each as quick as it can be: about seven minutes in all",
      .example = "ringattn bench all --quick --output results.jsonl"},
     {.name = "tiles-run",
@@ -204,7 +204,7 @@ static int parse(const bench_suite *suite, int argc, char **argv, bench_options 
          {.name = "seconds",
           .kind = ARG_REAL,
           .metavar = "S",
-          .help = "no further round of samples after so long (default: no limit)",
+          .help = "begin no round of samples after S seconds (default: no limit)",
           .target = &bench->seconds}},
         {suite->samples || suite->lengths,
          {.name = "threads",
@@ -253,7 +253,7 @@ static int parse(const bench_suite *suite, int argc, char **argv, bench_options 
          {.name = "output",
           .kind = ARG_TEXT,
           .metavar = "FILE",
-          .help = "results are added to it, one JSON object a line, as they come",
+          .help = "append results to this file, one JSON object a line",
           .target = &bench->output}},
     };
     arg_option taken[sizeof all / sizeof *all];

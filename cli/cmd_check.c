@@ -26,10 +26,10 @@ typedef struct check_job {
 
 static void describe_gradients(arg_option options[GRADIENT_OPTIONS])
 {
-    static const char QUERY[] = "the gradient by the queries, to be checked; with --output and --lse those of its\n"
+    static const char QUERY[] = "gradient of the queries, to be checked; --output and --lse are then those of its\n"
                                 "forward pass, without them a forward pass is run first";
-    static const char *const HELP[GRADIENTS] = {QUERY, "the gradient by the keys, to be checked",
-                                                "the gradient by the values, to be checked"};
+    static const char *const HELP[GRADIENTS] = {QUERY, "gradient of the keys, to be checked",
+                                                "gradient of the values, to be checked"};
     for (int i = 0; i < GRADIENTS; i++)
         options[GRADIENT_OPTIONS - GRADIENTS + i].help = HELP[i];
 }
@@ -76,7 +76,7 @@ static int parse(check_job *job, int argc, char **argv)
                    "an output or gradients, of this library or of another one.",
         .options = options,
         .option_count = sizeof options / sizeof *options,
-        .notes = "Keys and values pass by once, in little memory; for gradients by keys and values, queries do. The\n"
+        .notes = "Keys and values are read once, in little memory; for gradients of keys and values, queries are. The\n"
                  "default tolerance is 2e-6 for inputs of unit variance and grows with the rounding of larger scores\n"
                  "(docs/MATH.md). A forward pass that is run first takes memory for all tensors.\n"
                  "Exit code 1: a row is out of tolerance.",

@@ -1,5 +1,5 @@
 /*
- * ringattn gradient: the gradients of attention by its inputs, over tensors in files. The forward pass is run first if
+ * ringattn gradient: gradients of attention, over tensors in files. The forward pass is run first if
  * its results are not given. What can be refused is refused before the work begins.
  */
 #include "commands.h"
@@ -33,8 +33,8 @@ static void describe_gradients(arg_option options[GRADIENT_OPTIONS])
     static const char QUERY[] = "result: FILE.npy or FILE.safetensors#NAME (default name: query_gradient), in the\n"
                                 "query's shape, layout and dtype; null: it is computed and kept nowhere, but for a\n"
                                 "checksum and some rows that are recomputed, as by ringattn check";
-    static const char KEY[] = "the same by the keys (default name: key_gradient)";
-    static const char VALUE[] = "the same by the values (default name: value_gradient). Any of the three may be left\n"
+    static const char KEY[] = "the same for the keys (default name: key_gradient)";
+    static const char VALUE[] = "the same for the values (default name: value_gradient). Any of the three may be left\n"
                                 "out and is then not computed";
     static const char *const HELP[GRADIENTS] = {QUERY, KEY, VALUE};
     for (int i = 0; i < GRADIENTS; i++)
@@ -52,8 +52,8 @@ static int parse(gradient_job *job, int argc, char **argv)
          .kind = ARG_TEXT,
          .metavar = "FILE",
          .target = &job->files.output_path,
-         .help = "what ringattn attend has given for these queries, keys and values; sampled rows\n"
-                 "are recomputed to see whether it has. Without --output and --lse the forward pass\n"
+         .help = "result of ringattn attend for these queries, keys and values; sampled rows of it\n"
+                 "are recomputed and compared. Without --output and --lse the forward pass\n"
                  "is run first, and the gradients have the same bits"},
         {.name = "lse",
          .kind = ARG_TEXT,
@@ -64,8 +64,8 @@ static int parse(gradient_job *job, int argc, char **argv)
          .kind = ARG_DTYPE,
          .metavar = "T",
          .target = &job->dtype,
-         .help = "float32, float16 or bfloat16, which .npy cannot hold (default: of each gradient\n"
-                 "that of its tensor)"},
+         .help = "float32, float16 or bfloat16, which .npy cannot hold (default: that of the\n"
+                 "gradient's tensor)"},
         {.name = "scores-gradient",
          .kind = ARG_TEXT,
          .metavar = "FILE",
@@ -85,14 +85,14 @@ static int parse(gradient_job *job, int argc, char **argv)
     ring_args_options(&job->run.ring, next + RUN_OPTIONS);
     const arg_command command = {
         .verb = "gradient",
-        .summary = "The exact gradients of softmax attention by its queries, keys and values, from and to files.",
+        .summary = "Exact gradients of softmax attention with respect to queries, keys and values, from and to files.",
         .options = options,
         .option_count = sizeof options / sizeof *options,
         .notes = "The output files appear when everything has succeeded, and not before. All sums are float32,\n"
                  "rounded once to the dtype of their file. The bits do not depend on the number of threads. Over\n"
                  "ranks, the results of a forward pass that is run first are scratch files beside the gradients,\n"
-                 "or in TMPDIR if all gradients are null. Tensors that half of the free memory does not hold are\n"
-                 "read in parts, as with --memory of that half and --strategy broadcast.",
+                 "or in TMPDIR if all gradients are null. Tensors that are larger than half of the free\n"
+                 "memory are streamed, as with --memory of that half and --strategy broadcast.",
         .example = "ringattn gradient --query q.npy --key k.npy --value v.npy --output-gradient do.npy \\\n"
                    "           --query-gradient dq.npy --key-gradient dk.npy --value-gradient dv.npy --pattern causal",
     };

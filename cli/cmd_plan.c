@@ -46,9 +46,9 @@ static int parse(plan_job *job, int argc, char **argv)
         {.name = "backward",
          .kind = ARG_FLAG,
          .target = &job->backward,
-         .help = "plan the gradients of ringattn gradient: over ranks, or in one piece if nothing is\n"
-                 "said of ranks"},
-        {.name = "all", .kind = ARG_FLAG, .target = &job->all, .help = "print every rank, also of more than 32"},
+         .help = "plan the gradients of ringattn gradient: in one piece, or over ranks if an option\n"
+                 "of ranks is given"},
+        {.name = "all", .kind = ARG_FLAG, .target = &job->all, .help = "print every rank, also above 32"},
         {.name = "json", .kind = ARG_FLAG, .target = &job->json, .help = "print JSON, with every rank"},
     };
     *job = (plan_job){.rank = RA_ALL_RANKS};
@@ -58,7 +58,7 @@ static int parse(plan_job *job, int argc, char **argv)
     const arg_command command = {
         .verb = "plan",
         .summary = "What each rank will hold, send and compute. With --memory and without --ring: for the smallest\n"
-                   "ring that fits. Of more than 32 ranks the least, the median and the most.",
+                   "ring that fits. Above 32 ranks: least, median and most.",
         .options = options,
         .option_count = sizeof options / sizeof *options,
         .example = "ringattn plan --length 1M --heads 8 --dim 64 --pattern causal --ring 16 --order zigzag",

@@ -41,17 +41,17 @@ static int parse(report_job *job, int argc, char **argv)
          .choices = FORMS,
          .help = "html: one page with charts, that needs nothing else; md: its sentences and tables;\n"
                  "csv: the rows, flat; svg: its charts; text: its sentences and charts in a terminal\n"
-                 "(default: by the end of FILE's name, html where that says nothing)"},
+                 "(default: by the extension of FILE, else html)"},
     };
     const arg_command command = {
         .verb = "report",
-        .summary = "What rows of ringattn bench --output say: memory, throughput, ranks, roofline, comparisons.\n"
-                   "Of logs of trainings (lm train --log): loss over tokens, speed, waiting, memory.",
+        .summary = "A report of what ringattn bench --output wrote: memory, throughput, ranks, roofline, comparisons.\n"
+                   "Of training logs (lm train --log): loss over tokens, speed, waiting, memory.",
         .options = options,
         .option_count = sizeof options / sizeof *options,
         .notes =
-            "Of rows that measured the same the newest counts. Rows that failed are listed and count nowhere. Lines\n"
-            "that are no rows are named on standard error and left out. Charts are drawn by gnuplot.",
+            "If several rows measured the same, the newest counts. Failed rows are listed and not used. Lines that\n"
+            "are not rows are named on standard error and skipped. Charts are drawn by gnuplot.",
         .example = "ringattn report results.jsonl -o report.html",
         .operands = "RESULTS.jsonl...",
     };

@@ -37,7 +37,7 @@ static int parse(show_job *job, int argc, char **argv)
          .target = &job->length,
          .min = 1,
          .max = MOST_LENGTH,
-         .help = "queries (and keys, unless --kv-length says otherwise); 64K and 1M are understood"},
+         .help = "queries (and keys, unless --kv-length says otherwise); 64K and 1M may be written"},
         {.name = "kv-length",
          .kind = ARG_INTEGER,
          .metavar = "N",

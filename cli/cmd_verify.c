@@ -194,8 +194,8 @@ int cmd_verify(int argc, char **argv)
     };
     const arg_command command = {
         .verb = "verify",
-        .summary = "The library against its double-precision oracle: patterns, scores, shapes, dtypes and the\n"
-                   "kernels of this machine, in both layouts, on standard-normal inputs. Gradients too (d_q, d_k,\n"
+        .summary = "Compares the library with its double-precision oracle: patterns, scores, shapes, dtypes and the\n"
+                   "kernels of this machine, in both layouts, on standard-normal inputs, with gradients (d_q, d_k,\n"
                    "d_v).",
         .options = options,
         .option_count = 1,
@@ -220,8 +220,8 @@ int cmd_verify(int argc, char **argv)
             if (interrupted())
                 return interrupt_exit();
         }
-    printf("\ntolerance: output %.0e, lse %.0e, more for rows of large scores; of gradients by what a row is summed\n"
-           "up from (docs/MATH.md)\n",
+    printf("\ntolerance: output %.0e, lse %.0e, more for rows with large scores; of gradients by the number and size\n"
+           "of the terms of a row (docs/MATH.md)\n",
            OUTPUT_TOLERANCE, LSE_TOLERANCE);
     printf("%s: %d of %d lines within tolerance\n", failures ? "FAILED" : "ok", lines - failures, lines);
     return failures ? EXIT_WORK : EXIT_OK;

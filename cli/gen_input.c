@@ -20,24 +20,24 @@ void gen_args_options(gen_args *args, arg_option options[GEN_OPTIONS])
          .kind = ARG_SHAPE,
          .metavar = "B,S,H,D",
          .target = &args->shape,
-         .help = "made-up inputs: gen:SEED in place of a file is what ringattn generate writes\n"
-                 "for this shape (axes as in --layout) and this seed, but takes no disk"},
+         .help = "shape of made-up inputs: gen:SEED in place of a file is what ringattn generate writes\n"
+                 "for this shape (axes as in --layout) and this seed; it takes no disk"},
         {.name = "kv-shape",
          .kind = ARG_SHAPE,
          .metavar = "B,S,H,D",
          .target = &args->kv_shape,
-         .help = "the same for keys and values, where they differ"},
+         .help = "shape of made-up keys and values, if it differs"},
         {.name = "distribution",
          .kind = ARG_CHOICE,
          .metavar = "NAME",
          .target = &args->distribution,
          .choices = gen_distributions,
-         .help = "of made-up inputs: uniform or normal (default), of zero mean and unit variance"},
+         .help = "values of made-up inputs: uniform or normal (default), zero mean and unit variance"},
         {.name = "dtype",
          .kind = ARG_DTYPE,
          .metavar = "NAME",
          .target = &args->dtype,
-         .help = "of made-up inputs: float32 (default), float16 or bfloat16"},
+         .help = "dtype of made-up inputs: float32 (default), float16 or bfloat16"},
     };
     memcpy(options, table, sizeof table);
 }

@@ -30,12 +30,12 @@ void gradient_files_options(gradient_files *files, arg_option options[GRADIENT_O
          .kind = ARG_TEXT,
          .metavar = "FILE",
          .target = &files->output_gradient_path,
-         .help = "gradient of the loss by the output, of the output's shape; or gen:SEED"},
+         .help = "gradient of the loss with respect to the output, in the output's shape; or gen:SEED"},
         {.name = "lse-gradient",
          .kind = ARG_TEXT,
          .metavar = "FILE",
          .target = &files->lse_gradient_path,
-         .help = "gradient of the loss by the log-sum-exp, if the loss uses it: float32\n"
+         .help = "gradient of the loss with respect to the log-sum-exp, if the loss uses it: float32\n"
                  "[batch, heads, q_len]; or gen:SEED"},
         {.name = NAMES[RA_GRADIENT_QUERY].option,
          .kind = ARG_TEXT,

@@ -22,15 +22,15 @@ static const struct {
     const char *summary;
 } COMMANDS[] = {
     {COMPUTE, "attend", cmd_attend, "attention over tensors in files"},
-    {COMPUTE, "gradient", cmd_gradient, "gradients of attention by its inputs, over tensors in files"},
-    {COMPUTE, "generate", cmd_generate, "made-up tensors"},
-    {PLAN, "plan", cmd_plan, "what a ring of ranks will do and hold, without running it"},
-    {PLAN, "advise", cmd_advise, "how to run a problem in a budget, and how long it will take"},
+    {COMPUTE, "gradient", cmd_gradient, "gradients of attention, over tensors in files"},
+    {COMPUTE, "generate", cmd_generate, "random tensors, the same on every machine"},
+    {PLAN, "plan", cmd_plan, "what each rank of a ring will hold, send and compute"},
+    {PLAN, "advise", cmd_advise, "the fastest way to run a problem in a memory budget"},
     {LOOK, "show", cmd_show, "a pattern as a picture"},
     {LOOK, "info", cmd_info, "version, processor, what is built in"},
-    {MEASURE, "verify", cmd_verify, "the library against its oracle, on this machine"},
+    {MEASURE, "verify", cmd_verify, "compare the library with its oracle on this machine"},
     {MEASURE, "check", cmd_check, "recompute sampled rows of a result in double precision"},
-    {MEASURE, "bench", cmd_bench, "measure the speed and the memory of this library on this machine"},
+    {MEASURE, "bench", cmd_bench, "measure speed and memory on this machine"},
     {MEASURE, "report", cmd_report, "benchmark results as a page, text or tables"},
 };
 enum { COMMAND_COUNT = sizeof COMMANDS / sizeof *COMMANDS };

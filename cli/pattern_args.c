@@ -31,15 +31,14 @@ void pattern_args_options(pattern_args *args, arg_option options[PATTERN_OPTIONS
          .help = "a pattern by its name: longnet, longnet-causal, bigbird, longformer, sparse90, or a\n"
                  "model's pattern and scores: bert, vit, modernbert-local, llama, llama4-local,\n"
                  "mixtral, qwen3, gemma, gemma2, gemma2-local, gpt-oss-local, bloom, mpt;\n"
-                 "--pattern and --scores, if they are given too, apply as well"},
+                 "--pattern and --scores are added to it"},
         {.name = "query-position",
          .kind = ARG_INTEGER,
          .metavar = "N",
          .target = &args->query_position,
          .min = 0,
          .max = INT64_MAX,
-         .help = "position of the first query (default: that of the first key, and as many more as\n"
-                 "there are more keys than queries)"},
+         .help = "position of the first query (default: such that the last query sits at the last key)"},
         {.name = "key-position",
          .kind = ARG_INTEGER,
          .metavar = "N",
@@ -51,9 +50,9 @@ void pattern_args_options(pattern_args *args, arg_option options[PATTERN_OPTIONS
          .kind = ARG_TEXT,
          .metavar = "S",
          .target = &args->scores,
-         .help = "what happens to a score before keys are hidden (default nothing): terms joined with\n"
-                 "'+', which apply from left to right, of softcap:C, alibi[:@FILE.npy],\n"
-                 "relative:@FILE.npy, bias:@FILE.npy; to a row: sinks:@FILE.npy, dropout:P[:seed=S]"},
+         .help = "what changes a score before keys are hidden (default nothing); terms joined with '+'\n"
+                 "apply from left to right: softcap:C, alibi[:@FILE.npy], relative:@FILE.npy,\n"
+                 "bias:@FILE.npy; per row: sinks:@FILE.npy, dropout:P[:seed=S]"},
     };
     memcpy(options, table, sizeof table);
 }

@@ -22,7 +22,7 @@ void run_job_options(run_job *job, arg_option options[RUN_OPTIONS])
                       .metavar = "N",
                       .target = &job->rows,
                       .max = INT64_MAX,
-                      .help = "of an output that is null: rows to keep and recompute (default 64)"},
+                      .help = "for an output that is null: rows to keep and recompute (default 64)"},
         [RUN_TOLERANCE] = {.name = "tolerance",
                            .kind = ARG_REAL,
                            .metavar = "X",

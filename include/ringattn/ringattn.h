@@ -360,9 +360,9 @@ RA_API ra_status ra_forward(const ra_plan *plan, const ra_tensor *q, const ra_te
 
 /*
  * The gradient of ra_forward. `output` and `lse` are what ra_forward gave for q, k and v. `d_output` is the gradient of
- * a loss by the output, with the output's shape. `d_lse` is its gradient by the log-sum-exp, with the shape of lse, or
- * NULL if the loss does not use it. d_q, d_k and d_v have the shapes of q, k and v. They receive the gradients of the
- * loss, each rounded once to the dtype of its view; NULL: not computed. lse and d_lse are RA_F32.
+ * a loss with respect to the output, with the output's shape. `d_lse` is the one with respect to the log-sum-exp, with
+ * the shape of lse, or NULL if the loss does not use it. d_q, d_k and d_v have the shapes of q, k and v. They receive
+ * the gradients of the loss, each rounded once to the dtype of its view; NULL: not computed. lse and d_lse are RA_F32.
  *
  * It is the gradient of the function that ra_forward computes: a key that a pattern counts twice gets twice the
  * gradient, query heads that share a key/value head add up, and a row that sees no key has a gradient of zero and gives
@@ -787,7 +787,7 @@ typedef struct ra_ring_options {
      */
     int backward;
     unsigned gradients; /* bits 1 << ra_gradient: those that are computed. The others are NULL in the run */
-    int d_lse;          /* whether there is a gradient by the log-sum-exp */
+    int d_lse;          /* whether there is a gradient of the log-sum-exp */
     ra_dtype d_output_dtype, d_q_dtype, d_k_dtype, d_v_dtype;
     /*
      * For virtual ranks: bits 1 << ra_gradient of the gradients that can be read while they are written. Those are all,
