@@ -14,24 +14,25 @@ double lm_rate(const lm_config *c, int64_t step)
 }
 
 /* Squares are summed block by block: the sum does not depend on the number of threads. */
-static double norm(const float *values, int64_t count)
+static double norm(const double *values, int64_t count)
 {
     enum { BLOCK = 4096 };
     double total = 0;
     for (int64_t first = 0; first < count; first += BLOCK) {
         double sum = 0;
         for (int64_t i = first; i < count && i < first + BLOCK; i++)
-            sum += (double)values[i] * values[i];
+            sum += values[i] * values[i];
         total += sum;
     }
     return sqrt(total);
 }
 
-double lm_adam_step(const lm_config *c, const lm_adam *adam, int64_t step, int threads, const float *gradients,
+double lm_adam_step(const lm_config *c, const lm_adam *adam, int64_t step, int threads, const double *gradients,
                     float *parameters)
 {
     double length = norm(gradients, lm_parameter_count(c)), rate = lm_rate(c, step);
-    float clip = length > CLIP ? (float)(CLIP / length) : 1, small = (float)SMALL;
+    double clip = length > CLIP ? CLIP / length : 1;
+    float small = (float)SMALL;
     float mean = (float)(1 / (1 - pow(KEEP_MEAN, (double)(step + 1))));
     float square = (float)(1 / (1 - pow(KEEP_SQUARE, (double)(step + 1))));
     lm_tensor t;
@@ -39,7 +40,7 @@ double lm_adam_step(const lm_config *c, const lm_adam *adam, int64_t step, int t
         float decay = t.deviation > 0 ? (float)(1 - rate * DECAY) : 1;
 #pragma omp parallel for num_threads(threads)
         for (int64_t i = t.first; i < t.first + t.count; i++) {
-            float g = gradients[i] * clip;
+            float g = (float)(gradients[i] * clip);
             adam->mean[i] += (float)(1 - KEEP_MEAN) * (g - adam->mean[i]);
             adam->square[i] += (float)(1 - KEEP_SQUARE) * (g * g - adam->square[i]);
             parameters[i] = parameters[i] * decay -

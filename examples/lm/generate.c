@@ -15,7 +15,6 @@ enum { AT_ONCE = 64 }; /* bytes of the prompt */
 typedef struct generator {
     const lm_world *world;
     lm_config config;
-    int threads;
     int64_t first, heads, dim; /* heads of this rank */
     ra_layer *one, *many;      /* for 1 and AT_ONCE tokens; NULL without heads */
     ra_layer_cache *caches;    /* [layers] */
@@ -23,6 +22,7 @@ typedef struct generator {
     float *keys, *values;      /* [layers, capacity, heads, dim] */
     float *x, *normed, *y;     /* [AT_ONCE, embed] */
     float *hidden;             /* [AT_ONCE, 4 embed] */
+    double *sums;              /* [AT_ONCE, embed]: of y over ranks */
     float logits[LM_BYTES];
 } generator;
 
@@ -48,7 +48,9 @@ static bool take_all(generator *g, int64_t capacity)
     g->normed = lm_take(AT_ONCE * c->embed, sizeof(float));
     g->y = lm_take(AT_ONCE * c->embed, sizeof(float));
     g->hidden = lm_take(AT_ONCE * wide, sizeof(float));
-    if (!g->caches || !g->parameters || !g->w_o || !g->keys || !g->values || !g->x || !g->normed || !g->y || !g->hidden)
+    g->sums = lm_take(AT_ONCE * c->embed, sizeof(double));
+    if (!g->caches || !g->parameters || !g->w_o || !g->keys || !g->values || !g->x || !g->normed || !g->y || !g->hidden ||
+        !g->sums)
         return false;
     for (int64_t l = 0; l < c->layers; l++)
         g->caches[l] = (ra_layer_cache){g->keys + l * capacity * width, g->values + l * capacity * width, capacity, 0};
@@ -57,7 +59,7 @@ static bool take_all(generator *g, int64_t capacity)
 
 static void give_all(generator *g)
 {
-    void *all[] = {g->caches, g->parameters, g->w_o, g->keys, g->values, g->x, g->normed, g->y, g->hidden};
+    void *all[] = {g->caches, g->parameters, g->w_o, g->keys, g->values, g->x, g->normed, g->y, g->hidden, g->sums};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         lm_give(all[i]);
     ra_layer_free(g->one);
@@ -68,7 +70,7 @@ static void choose_columns(const generator *g)
 {
     int64_t embed = g->config.embed, width = g->heads * g->dim;
     for (int64_t l = 0; l < g->config.layers; l++) {
-        const float *from = lm_block_at(&g->config, g->parameters, l).w_o + g->first * g->dim;
+        const float *from = g->parameters + lm_block_at(&g->config, l).w_o + g->first * g->dim;
         for (int64_t row = 0; row < embed; row++)
             memcpy(g->w_o + (l * embed + row) * width, from + row * embed, (size_t)width * sizeof(float));
     }
@@ -78,28 +80,31 @@ static void choose_columns(const generator *g)
 static ra_status attend(generator *g, int64_t l, int64_t count)
 {
     int64_t embed = g->config.embed, skipped = g->first * g->dim * embed;
-    lm_block b = lm_block_at(&g->config, g->parameters, l);
+    lm_block b = lm_block_at(&g->config, l);
     ra_layer_parameters p = RA_LAYER_PARAMETERS_INIT;
     ra_status status = RA_OK;
-    p.w_q = b.w_q + skipped, p.w_k = b.w_k + skipped, p.w_v = b.w_v + skipped;
+    const float *all = g->parameters;
+    p.w_q = all + b.w_q + skipped, p.w_k = all + b.w_k + skipped, p.w_v = all + b.w_v + skipped;
     p.w_o = g->w_o + l * embed * g->heads * g->dim;
-    lm_norm(g->threads, count, embed, g->x, b.norm_attention, g->normed);
+    lm_norm(count, embed, g->x, all + b.norm_attention, g->normed);
     memset(g->y, 0, (size_t)(count * embed) * sizeof(float));
     if (g->heads)
         status = ra_layer_decode(count == 1 ? g->one : g->many, &p, g->normed, g->y, &g->caches[l], NULL);
-    lm_world_sum(g->world, g->y, count * embed);
+    for (int64_t i = 0; i < count * embed; i++)
+        g->sums[i] = g->y[i];
+    lm_world_sum(g->world, g->sums, count * embed);
     return status;
 }
 
 static void run_mlp(const generator *g, int64_t l, int64_t count)
 {
     int64_t embed = g->config.embed, wide = LM_WIDER * embed;
-    lm_block b = lm_block_at(&g->config, g->parameters, l);
-    lm_norm(g->threads, count, embed, g->x, b.norm_mlp, g->normed);
-    lm_rows_by_rows(g->threads, count, wide, embed, g->normed, b.w_up, 0, g->hidden);
+    lm_block b = lm_block_at(&g->config, l);
+    lm_norm(count, embed, g->x, g->parameters + b.norm_mlp, g->normed);
+    lm_rows_by_rows(count, wide, embed, g->normed, g->parameters + b.w_up, 0, g->hidden);
     for (int64_t i = 0; i < count * wide; i++)
         g->hidden[i] = g->hidden[i] > 0 ? g->hidden[i] * g->hidden[i] : 0;
-    lm_rows_by_rows(g->threads, count, embed, wide, g->hidden, b.w_down, 1, g->x);
+    lm_rows_by_rows(count, embed, wide, g->hidden, g->parameters + b.w_down, 1, g->x);
 }
 
 /* Puts `count` bytes, 1 or AT_ONCE, behind those so far; the logits are those after the last. */
@@ -113,11 +118,11 @@ static ra_status advance(generator *g, const unsigned char *bytes, int64_t count
     for (int64_t l = 0; l < g->config.layers && !status; l++) {
         status = attend(g, l, count);
         for (int64_t i = 0; i < count * embed; i++)
-            g->x[i] += g->y[i];
+            g->x[i] += (float)g->sums[i];
         run_mlp(g, l, count);
     }
-    lm_norm(1, 1, embed, g->x + (count - 1) * embed, lm_last_norm(&g->config, g->parameters), g->normed);
-    lm_rows_by_rows(1, 1, LM_BYTES, embed, g->normed, g->parameters, 0, g->logits);
+    lm_norm(1, embed, g->x + (count - 1) * embed, g->parameters + lm_last_norm(&g->config), g->normed);
+    lm_rows_by_rows(1, LM_BYTES, embed, g->normed, g->parameters, 0, g->logits);
     return status;
 }
 
@@ -178,15 +183,12 @@ static int set_up(generator *g, const lm_options *o, const lm_state *state)
 {
     char why[512];
     int64_t capacity = (int64_t)strlen(o->prompt) + o->length;
-    ra_layer_info info = RA_LAYER_INFO_INIT;
-    g->threads = 1, g->dim = g->config.embed / g->config.heads;
+    g->dim = g->config.embed / g->config.heads;
     g->first = g->config.heads * g->world->rank / g->world->ranks;
     g->heads = g->config.heads * (g->world->rank + 1) / g->world->ranks - g->first;
     if (g->heads && (make_layer(g, &o->spread, 1, capacity, &g->one) ||
-                     make_layer(g, &o->spread, AT_ONCE, capacity > AT_ONCE ? capacity : AT_ONCE, &g->many) ||
-                     ra_layer_describe(g->one, &info)))
+                     make_layer(g, &o->spread, AT_ONCE, capacity > AT_ONCE ? capacity : AT_ONCE, &g->many)))
         return lm_say(g->world, LM_USAGE, "%s", ra_last_message());
-    g->threads = info.threads > 0 ? info.threads : 1;
     lm_products_begin();
     if (!take_all(g, capacity))
         return lm_say(g->world, LM_WORK, "no memory for a cache of %lld bytes of text", (long long)capacity);

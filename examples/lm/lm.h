@@ -19,7 +19,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { LM_BYTES = 256, LM_WIDER = 4, LM_PIECE = 1024 }; /* an MLP is 4 times as wide; tokens of a piece */
+enum { LM_BYTES = 256, LM_WIDER = 4, LM_PIECE = 2048 }; /* an MLP is 4 times as wide; tokens of a piece */
 
 #define LM_LN2 0.69314718055994530942
 
@@ -40,16 +40,19 @@ typedef struct lm_spread {
 
 /* ---- parameters.c ---------------------------------------------------------------------------------------------- */
 
-/* The parameters of a block, or their gradients: weights are [outputs, inputs], norms [embed]. */
+/*
+ * Where a block's parameters begin, and their gradients: weights are [outputs, inputs], norms [embed]. From w_q to w_o
+ * they follow each other.
+ */
 typedef struct lm_block {
-    float *norm_attention, *w_q, *w_k, *w_v, *w_o;
-    float *norm_mlp, *w_up, *w_down;
+    int64_t norm_attention, w_q, w_k, w_v, w_o;
+    int64_t norm_mlp, w_up, w_down;
 } lm_block;
 
 /* All parameters lie in one array: the embedding [256, embed], the blocks, the last norm. */
 int64_t lm_parameter_count(const lm_config *config);
-float *lm_last_norm(const lm_config *config, float *all);
-lm_block lm_block_at(const lm_config *config, float *all, int64_t layer);
+int64_t lm_last_norm(const lm_config *config);
+lm_block lm_block_at(const lm_config *config, int64_t layer);
 
 /* One of the arrays that they consist of. */
 typedef struct lm_tensor {
@@ -68,7 +71,6 @@ void lm_initialise(const lm_config *config, float *all);
 typedef struct lm_piece {
     float *normed, *d_normed;          /* [piece, embed] */
     float *hidden, *active, *d_hidden; /* [piece, 4 embed]; for the loss, hidden has the logits */
-    double *sums;                      /* [blocks of rows, embed]: gradients of a norm's weight */
 } lm_piece;
 
 /* What a step did on this rank. */
@@ -85,10 +87,13 @@ typedef struct lm_model {
     int threads;
     int64_t rows, tokens; /* of this rank: of a sequence, and of the batch */
     bool train;
-    float *parameters, *gradients;
+    int64_t stretches, *cuts; /* a stretch of tokens is worked by one thread: from cuts[i] to cuts[i + 1] */
+    float *parameters;
+    double *gradients; /* multiples of RA_LAYER_SUM_UNIT: their sums over ranks are exact */
     float *x;    /* [2 layers + 1, tokens, embed]: before each attention, each MLP and the loss; else [2, ...] */
     char *saved; /* [layers]: what the layer keeps for its backward pass */
     float *normed, *d, *d_normed; /* [tokens, embed]; d: the gradient by x as it goes back */
+    double *norm_sums;            /* [stretches, embed]: gradients of a norm's weight */
     lm_piece piece;
     lm_times times;
     int64_t planned_bytes, layer_peak; /* of all; and what the layer has held at most */
@@ -122,7 +127,7 @@ typedef struct lm_adam {
 double lm_rate(const lm_config *config, int64_t step);
 
 /* One step of AdamW with clipped gradients; returns the norm of the gradients before that. */
-double lm_adam_step(const lm_config *config, const lm_adam *adam, int64_t step, int threads, const float *gradients,
+double lm_adam_step(const lm_config *config, const lm_adam *adam, int64_t step, int threads, const double *gradients,
                     float *parameters);
 
 /* ---- data.c ---------------------------------------------------------------------------------------------------- */

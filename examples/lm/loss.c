@@ -29,35 +29,65 @@ static double token_loss(float *logits, unsigned char next, float scale)
     return loss + log(sum);
 }
 
-static void loss_backward(lm_model *m, int64_t count, const float *x, float *d)
+/* Sums of a stretch; its logits become gradients if it is trained. */
+typedef struct score {
+    int64_t total, failed;
+} score;
+
+static score stretch_loss(const lm_model *m, lm_stretch s, const float *x, const unsigned char *next)
 {
     int64_t embed = m->config.embed;
-    const lm_piece *p = &m->piece;
-    lm_add_gradient(m->threads, LM_BYTES, embed, count, p->hidden, p->normed, m->gradients);
-    lm_rows_by_columns(m->threads, count, embed, LM_BYTES, p->hidden, m->parameters, p->d_normed);
-    lm_norm_backward(m->threads, count, embed, x, lm_last_norm(&m->config, m->parameters), p->d_normed, d,
-                     lm_last_norm(&m->config, m->gradients), p->sums);
+    float scale = 1 / (float)(m->config.context * m->config.batch), *logits = m->piece.hidden + s.place * LM_BYTES;
+    float *normed = lm_piece_at(m, s).normed;
+    score sums = {0, 0};
+    lm_norm(s.count, embed, x + s.first * embed, m->parameters + lm_last_norm(&m->config), normed);
+    lm_rows_by_rows(s.count, LM_BYTES, embed, normed, m->parameters, 0, logits);
+    for (int64_t t = 0; t < s.count; t++) {
+        double loss = token_loss(logits + t * LM_BYTES, next[s.first + t], scale);
+        if (loss < MOST)
+            sums.total += llround(loss / UNIT);
+        else
+            sums.failed++;
+    }
+    return sums;
+}
+
+static void stretch_backward(const lm_model *m, lm_stretch s, const float *x, double *norm_sums)
+{
+    int64_t embed = m->config.embed;
+    float *d = m->d + s.first * embed, *d_normed = lm_piece_at(m, s).d_normed;
+    memset(d, 0, (size_t)(s.count * embed) * sizeof(float));
+    lm_rows_by_columns(s.count, embed, LM_BYTES, m->piece.hidden + s.place * LM_BYTES, m->parameters, d_normed);
+    lm_norm_backward(s.count, embed, x + s.first * embed, m->parameters + lm_last_norm(&m->config), d_normed, d,
+                     norm_sums);
+}
+
+static score piece_loss(lm_model *m, lm_run r, const float *x, const unsigned char *next, bool train)
+{
+    int64_t total = 0, failed = 0, embed = m->config.embed;
+#pragma omp parallel for num_threads(m->threads) schedule(dynamic) reduction(+ : total, failed)
+    for (int64_t i = 0; i < r.count; i++) {
+        lm_stretch s = lm_stretch_at(m, r, i);
+        score sums = stretch_loss(m, s, x, next);
+        total += sums.total, failed += sums.failed;
+        if (train)
+            stretch_backward(m, s, x, m->norm_sums + (r.first + i) * embed);
+    }
+    const lm_weight embedding = {LM_BYTES, embed, m->piece.hidden, m->piece.normed, m->gradients};
+    if (train)
+        lm_add_gradients(m->threads, m->cuts + r.first, r.count, &embedding, 1);
+    return (score){total, failed};
 }
 
 double lm_loss(lm_model *m, const float *x, const unsigned char *next, bool train)
 {
-    int64_t embed = m->config.embed, all = m->config.context * m->config.batch, total = 0, failed = 0;
-    float scale = 1 / (float)all, *logits = m->piece.hidden;
-    for (int64_t first = 0; first < m->tokens; first += LM_PIECE) {
-        int64_t count = m->tokens - first < LM_PIECE ? m->tokens - first : LM_PIECE;
-        lm_norm(m->threads, count, embed, x + first * embed, lm_last_norm(&m->config, m->parameters), m->piece.normed);
-        lm_rows_by_rows(m->threads, count, LM_BYTES, embed, m->piece.normed, m->parameters, 0, logits);
-#pragma omp parallel for num_threads(m->threads) reduction(+ : total, failed)
-        for (int64_t t = 0; t < count; t++) {
-            double loss = token_loss(logits + t * LM_BYTES, next[first + t], scale);
-            if (loss < MOST)
-                total += llround(loss / UNIT);
-            else
-                failed++;
-        }
-        if (train)
-            loss_backward(m, count, x + first * embed, m->d + first * embed);
+    int64_t all = m->config.context * m->config.batch, total = 0, failed = 0;
+    for (lm_run r = lm_first_piece(m); r.count; r = lm_next_piece(m, r)) {
+        score sums = piece_loss(m, r, x, next, train);
+        total += sums.total, failed += sums.failed;
     }
+    if (train)
+        lm_add_norms(m, m->gradients + lm_last_norm(&m->config));
     double begin = lm_clock();
     total = lm_world_sum_integer(m->world, total);
     failed = lm_world_sum_integer(m->world, failed);

@@ -1,62 +1,81 @@
-/* The MLP of a block: w_down relu(w_up norm(x))^2, piece by piece. Its backward pass computes the hidden values again.
+/*
+ * The MLP of a block: w_down relu(w_up norm(x))^2. A thread takes a stretch of tokens through all of it. The backward pass
+ * computes the hidden values again, and goes piece by piece: the gradients of weights need all stretches of a piece.
  */
 #include "pieces.h"
 #include "products.h"
 
 #include <string.h>
 
-static int64_t piece_count(const lm_model *m, int64_t first)
-{
-    return m->tokens - first < LM_PIECE ? m->tokens - first : LM_PIECE;
-}
-
 /* hidden = relu(w_up norm(x)), active = hidden^2. */
-static void activate(const lm_model *m, const lm_block *b, int64_t count, const float *x)
+static void activate(const lm_model *m, const lm_block *b, int64_t count, const float *x, lm_piece at)
 {
     int64_t embed = m->config.embed, wide = LM_WIDER * embed;
-    const lm_piece *p = &m->piece;
-    lm_norm(m->threads, count, embed, x, b->norm_mlp, p->normed);
-    lm_rows_by_rows(m->threads, count, wide, embed, p->normed, b->w_up, 0, p->hidden);
-#pragma omp parallel for num_threads(m->threads)
+    lm_norm(count, embed, x, m->parameters + b->norm_mlp, at.normed);
+    lm_rows_by_rows(count, wide, embed, at.normed, m->parameters + b->w_up, 0, at.hidden);
     for (int64_t i = 0; i < count * wide; i++) {
-        float h = p->hidden[i] > 0 ? p->hidden[i] : 0;
-        p->hidden[i] = h;
-        p->active[i] = h * h;
+        float h = at.hidden[i] > 0 ? at.hidden[i] : 0;
+        at.hidden[i] = h;
+        at.active[i] = h * h;
     }
 }
 
-void lm_mlp(lm_model *m, int64_t layer, const float *x, float *next)
+void lm_mlp(lm_model *m, int64_t layer, const float *before, float *x, float *next)
 {
-    int64_t embed = m->config.embed;
-    lm_block b = lm_block_at(&m->config, m->parameters, layer);
-    for (int64_t first = 0; first < m->tokens; first += LM_PIECE) {
-        int64_t count = piece_count(m, first);
-        activate(m, &b, count, x + first * embed);
-        memcpy(next + first * embed, x + first * embed, (size_t)(count * embed) * sizeof(float));
-        lm_rows_by_rows(m->threads, count, embed, LM_WIDER * embed, m->piece.active, b.w_down, 1, next + first * embed);
-    }
+    int64_t embed = m->config.embed, wide = LM_WIDER * embed;
+    lm_block b = lm_block_at(&m->config, layer);
+    for (lm_run r = lm_first_piece(m); r.count; r = lm_next_piece(m, r))
+#pragma omp parallel for num_threads(m->threads) schedule(dynamic)
+        for (int64_t i = 0; i < r.count; i++) {
+            lm_stretch s = lm_stretch_at(m, r, i);
+            int64_t first = s.first * embed, values = s.count * embed;
+            lm_piece at = lm_piece_at(m, s);
+            for (int64_t v = first; v < first + values; v++)
+                x[v] += before[v];
+            activate(m, &b, s.count, x + first, at);
+            memcpy(next + first, x + first, (size_t)values * sizeof(float));
+            lm_rows_by_rows(s.count, embed, wide, at.active, m->parameters + b.w_down, 1, next + first);
+        }
 }
 
-static void piece_backward(const lm_model *m, const lm_block *b, const lm_block *g, int64_t count, const float *x,
-                           float *d)
+/* Up to the gradient by the hidden values before relu. */
+static void stretch_backward(const lm_model *m, const lm_block *b, int64_t count, const float *x, const float *d,
+                             lm_piece at)
+{
+    int64_t embed = m->config.embed, wide = LM_WIDER * embed;
+    activate(m, b, count, x, at);
+    lm_rows_by_columns(count, wide, embed, d, m->parameters + b->w_down, at.d_hidden);
+    for (int64_t i = 0; i < count * wide; i++)
+        at.d_hidden[i] *= 2 * at.hidden[i];
+    lm_rows_by_columns(count, embed, wide, at.d_hidden, m->parameters + b->w_up, at.d_normed);
+}
+
+static void piece_backward(lm_model *m, const lm_block *b, lm_run r, const float *x)
 {
     int64_t embed = m->config.embed, wide = LM_WIDER * embed;
     const lm_piece *p = &m->piece;
-    activate(m, b, count, x);
-    lm_rows_by_columns(m->threads, count, wide, embed, d, b->w_down, p->d_hidden);
-    lm_add_gradient(m->threads, embed, wide, count, d, p->active, g->w_down);
-#pragma omp parallel for num_threads(m->threads)
-    for (int64_t i = 0; i < count * wide; i++)
-        p->d_hidden[i] *= 2 * p->hidden[i];
-    lm_add_gradient(m->threads, wide, embed, count, p->d_hidden, p->normed, g->w_up);
-    lm_rows_by_columns(m->threads, count, embed, wide, p->d_hidden, b->w_up, p->d_normed);
-    lm_norm_backward(m->threads, count, embed, x, b->norm_mlp, p->d_normed, d, g->norm_mlp, p->sums);
+#pragma omp parallel for num_threads(m->threads) schedule(dynamic)
+    for (int64_t i = 0; i < r.count; i++) {
+        lm_stretch s = lm_stretch_at(m, r, i);
+        stretch_backward(m, b, s.count, x + s.first * embed, m->d + s.first * embed, lm_piece_at(m, s));
+    }
+    const lm_weight weights[] = {
+        {embed, wide, m->d + m->cuts[r.first] * embed, p->active, m->gradients + b->w_down},
+        {wide, embed, p->d_hidden, p->normed, m->gradients + b->w_up},
+    };
+    lm_add_gradients(m->threads, m->cuts + r.first, r.count, weights, 2);
+#pragma omp parallel for num_threads(m->threads) schedule(dynamic)
+    for (int64_t i = 0; i < r.count; i++) {
+        lm_stretch s = lm_stretch_at(m, r, i);
+        lm_norm_backward(s.count, embed, x + s.first * embed, m->parameters + b->norm_mlp, lm_piece_at(m, s).d_normed,
+                         m->d + s.first * embed, m->norm_sums + (r.first + i) * embed);
+    }
 }
 
 void lm_mlp_backward(lm_model *m, int64_t layer, const float *x)
 {
-    int64_t embed = m->config.embed;
-    lm_block b = lm_block_at(&m->config, m->parameters, layer), g = lm_block_at(&m->config, m->gradients, layer);
-    for (int64_t first = 0; first < m->tokens; first += LM_PIECE)
-        piece_backward(m, &b, &g, piece_count(m, first), x + first * embed, m->d + first * embed);
+    lm_block b = lm_block_at(&m->config, layer);
+    for (lm_run r = lm_first_piece(m); r.count; r = lm_next_piece(m, r))
+        piece_backward(m, &b, r, x);
+    lm_add_norms(m, m->gradients + b.norm_mlp);
 }

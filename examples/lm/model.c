@@ -14,10 +14,11 @@ static float *stream(const lm_model *m, int64_t layer, int which)
     return m->x + (m->train ? index : index % 2) * m->tokens * m->config.embed;
 }
 
-static ra_layer_parameters layer_parameters(const lm_block *b)
+static ra_layer_parameters layer_parameters(const lm_model *m, const lm_block *b)
 {
     ra_layer_parameters p = RA_LAYER_PARAMETERS_INIT;
-    p.w_q = b->w_q, p.w_k = b->w_k, p.w_v = b->w_v, p.w_o = b->w_o;
+    p.w_q = m->parameters + b->w_q, p.w_k = m->parameters + b->w_k;
+    p.w_v = m->parameters + b->w_v, p.w_o = m->parameters + b->w_o;
     return p;
 }
 
@@ -48,49 +49,55 @@ static void embed_backward(const lm_model *m, const unsigned char *bytes)
     for (int64_t first = 0; first < width; first += COLUMNS)
         for (int64_t t = 0; t < m->tokens; t++)
             for (int64_t i = first; i < width && i < first + COLUMNS; i++)
-                m->gradients[bytes[t] * width + i] += scale * m->d[t * width + i];
+                m->gradients[bytes[t] * width + i] += lm_rounded(scale * m->d[t * width + i]);
 }
 
-static void add(const lm_model *m, const float *x, float *to)
+/* normed = norm(x) of all tokens. */
+static void norm_all(const lm_model *m, const float *x, int64_t weight)
 {
-    int64_t count = m->tokens * m->config.embed;
-#pragma omp parallel for num_threads(m->threads)
-    for (int64_t i = 0; i < count; i++)
-        to[i] += x[i];
+    int64_t embed = m->config.embed;
+#pragma omp parallel for num_threads(m->threads) schedule(dynamic)
+    for (int64_t i = 0; i < m->stretches; i++) {
+        int64_t first = m->cuts[i], count = m->cuts[i + 1] - first;
+        lm_norm(count, embed, x + first * embed, m->parameters + weight, m->normed + first * embed);
+    }
 }
 
+/* What attention gives, which the MLP adds to x. */
 static ra_status attention(lm_model *m, int64_t layer)
 {
     float *x = stream(m, layer, 0), *y = stream(m, layer, 1);
-    lm_block b = lm_block_at(&m->config, m->parameters, layer);
-    ra_layer_parameters p = layer_parameters(&b);
+    lm_block b = lm_block_at(&m->config, layer);
+    ra_layer_parameters p = layer_parameters(m, &b);
     ra_layer_stats stats = RA_LAYER_STATS_INIT;
-    lm_norm(m->threads, m->tokens, m->config.embed, x, b.norm_attention, m->normed);
+    norm_all(m, x, b.norm_attention);
     ra_status status =
         ra_layer_forward(m->layer, &p, m->normed, y, m->train ? m->saved + layer * m->info.saved_bytes : NULL, &stats);
     count_layer(m, &stats);
-    add(m, x, y);
     return status;
 }
 
 /* d is the gradient by what attention has been added to, and becomes that by x before it. */
 static ra_status attention_backward(lm_model *m, int64_t layer)
 {
-    float *x = stream(m, layer, 0);
-    lm_block b = lm_block_at(&m->config, m->parameters, layer), g = lm_block_at(&m->config, m->gradients, layer);
-    ra_layer_parameters p = layer_parameters(&b);
+    const float *x = stream(m, layer, 0);
+    int64_t embed = m->config.embed;
+    lm_block b = lm_block_at(&m->config, layer);
+    ra_layer_parameters p = layer_parameters(m, &b);
     ra_layer_gradients d = RA_LAYER_GRADIENTS_INIT;
     ra_layer_stats stats = RA_LAYER_STATS_INIT;
-    d.w_q = g.w_q, d.w_k = g.w_k, d.w_v = g.w_v, d.w_o = g.w_o;
-    lm_norm(m->threads, m->tokens, m->config.embed, x, b.norm_attention, m->normed);
+    d.sums = m->gradients + b.w_q;
+    norm_all(m, x, b.norm_attention);
     ra_status status = ra_layer_backward(m->layer, &p, m->normed, m->d, m->d_normed, &d,
                                          m->saved + layer * m->info.saved_bytes, &stats);
     count_layer(m, &stats);
-    for (int64_t first = 0; first < m->tokens; first += LM_PIECE) {
-        int64_t at = first * m->config.embed, count = m->tokens - first < LM_PIECE ? m->tokens - first : LM_PIECE;
-        lm_norm_backward(m->threads, count, m->config.embed, x + at, b.norm_attention, m->d_normed + at, m->d + at,
-                         g.norm_attention, m->piece.sums);
+#pragma omp parallel for num_threads(m->threads) schedule(dynamic)
+    for (int64_t i = 0; i < m->stretches; i++) {
+        int64_t at = m->cuts[i] * embed;
+        lm_norm_backward(m->cuts[i + 1] - m->cuts[i], embed, x + at, m->parameters + b.norm_attention, m->d_normed + at,
+                         m->d + at, m->norm_sums + i * embed);
     }
+    lm_add_norms(m, m->gradients + b.norm_attention);
     return status;
 }
 
@@ -102,7 +109,7 @@ static ra_status run_blocks(lm_model *m, const unsigned char *bytes)
     for (int64_t layer = 0; layer < m->config.layers && !status; layer++) {
         status = attention(m, layer);
         if (!status)
-            lm_mlp(m, layer, stream(m, layer, 1), stream(m, layer + 1, 0));
+            lm_mlp(m, layer, stream(m, layer, 0), stream(m, layer, 1), stream(m, layer + 1, 0));
     }
     return status;
 }
@@ -119,11 +126,10 @@ ra_status lm_forward(lm_model *m, const unsigned char *bytes, const unsigned cha
 ra_status lm_backward(lm_model *m, const unsigned char *bytes, const unsigned char *next, double *loss)
 {
     m->times = (lm_times){0};
-    memset(m->gradients, 0, (size_t)lm_parameter_count(&m->config) * sizeof(float));
+    memset(m->gradients, 0, (size_t)lm_parameter_count(&m->config) * sizeof(double));
     ra_status status = run_blocks(m, bytes);
     if (status)
         return status;
-    memset(m->d, 0, (size_t)(m->tokens * m->config.embed) * sizeof(float));
     *loss = lm_loss(m, stream(m, m->config.layers, 0), next, true);
     for (int64_t layer = m->config.layers - 1; layer >= 0 && !status; layer--) {
         lm_mlp_backward(m, layer, stream(m, layer, 1));

@@ -21,15 +21,15 @@ int64_t lm_parameter_count(const lm_config *c)
     return LM_BYTES * c->embed + c->layers * block_count(c) + c->embed;
 }
 
-float *lm_last_norm(const lm_config *c, float *all)
+int64_t lm_last_norm(const lm_config *c)
 {
-    return all + lm_parameter_count(c) - c->embed;
+    return lm_parameter_count(c) - c->embed;
 }
 
-lm_block lm_block_at(const lm_config *c, float *all, int64_t layer)
+lm_block lm_block_at(const lm_config *c, int64_t layer)
 {
     lm_block b;
-    b.norm_attention = all + LM_BYTES * c->embed + layer * block_count(c);
+    b.norm_attention = LM_BYTES * c->embed + layer * block_count(c);
     b.w_q = b.norm_attention + c->embed;
     b.w_k = b.w_q + square(c);
     b.w_v = b.w_k + square(c);

@@ -2,9 +2,10 @@
 #include "products.h"
 
 #include <math.h>
+#include <ringattn/multihead.h>
 #include <string.h>
 
-enum { ROW_MAJOR = 101, AS_IS = 111, TRANSPOSED = 112, BLOCK = 128, WIDE = 256 };
+enum { ROW_MAJOR = 101, AS_IS = 111, TRANSPOSED = 112, TALL = 128, WIDE = 128 };
 static const double EPSILON = 1e-5;
 
 void cblas_sgemm(int order, int transpose_a, int transpose_b, int m, int n, int k, float alpha, const float *a,
@@ -23,50 +24,79 @@ void lm_products_begin(void)
         MKL_Set_Num_Threads(1);
 }
 
+void lm_rows_by_rows(int64_t m, int64_t n, int64_t k, const float *a, const float *b, float keep, float *c)
+{
+    cblas_sgemm(ROW_MAJOR, AS_IS, TRANSPOSED, (int)m, (int)n, (int)k, 1, a, (int)k, b, (int)k, keep, c, (int)n);
+}
+
+void lm_rows_by_columns(int64_t m, int64_t n, int64_t k, const float *a, const float *b, float *c)
+{
+    cblas_sgemm(ROW_MAJOR, AS_IS, AS_IS, (int)m, (int)n, (int)k, 1, a, (int)k, b, (int)n, 0, c, (int)n);
+}
+
+/* Next to `LARGE`, a double has no digits below the unit. */
+double lm_rounded(double value)
+{
+    static const double LARGE = RA_LAYER_SUM_UNIT * 0x1.8p52;
+    return value + LARGE - LARGE;
+}
+
 static int64_t least(int64_t a, int64_t b)
 {
     return a < b ? a : b;
 }
 
-void lm_rows_by_rows(int threads, int64_t m, int64_t n, int64_t k, const float *a, const float *b, float keep, float *c)
+static int64_t tiles_of(const lm_weight *w)
 {
-#pragma omp parallel for num_threads(threads) schedule(dynamic)
-    for (int64_t i = 0; i < m; i += BLOCK)
-        cblas_sgemm(ROW_MAJOR, AS_IS, TRANSPOSED, (int)least(m - i, BLOCK), (int)n, (int)k, 1, a + i * k, (int)k, b,
-                    (int)k, keep, c + i * n, (int)n);
+    return (w->outputs + TALL - 1) / TALL * ((w->inputs + WIDE - 1) / WIDE);
 }
 
-void lm_rows_by_columns(int threads, int64_t m, int64_t n, int64_t k, const float *a, const float *b, float *c)
+/* One thread adds all stretches to a tile. */
+static void add_tile(const lm_weight *w, const int64_t *cuts, int64_t count, int64_t tile)
 {
-#pragma omp parallel for num_threads(threads) schedule(dynamic)
-    for (int64_t i = 0; i < m; i += BLOCK)
-        cblas_sgemm(ROW_MAJOR, AS_IS, AS_IS, (int)least(m - i, BLOCK), (int)n, (int)k, 1, a + i * k, (int)k, b, (int)n,
-                    0, c + i * n, (int)n);
-}
-
-void lm_add_gradient(int threads, int64_t m, int64_t n, int64_t k, const float *d, const float *in, float *g)
-{
-    int64_t across = (n + WIDE - 1) / WIDE, tiles = (m + BLOCK - 1) / BLOCK * across;
-#pragma omp parallel for num_threads(threads) schedule(dynamic)
-    for (int64_t tile = 0; tile < tiles; tile++) {
-        int64_t i = tile / across * BLOCK, j = tile % across * WIDE;
-        cblas_sgemm(ROW_MAJOR, TRANSPOSED, AS_IS, (int)least(m - i, BLOCK), (int)least(n - j, WIDE), (int)k, 1, d + i,
-                    (int)m, in + j, (int)n, 1, g + i * n + j, (int)n);
+    float product[TALL * WIDE];
+    int64_t across = (w->inputs + WIDE - 1) / WIDE, i = tile / across * TALL, j = tile % across * WIDE;
+    int64_t m = least(w->outputs - i, TALL), n = least(w->inputs - j, WIDE);
+    for (int64_t stretch = 0; stretch < count; stretch++) {
+        int64_t first = cuts[stretch] - cuts[0], rows = cuts[stretch + 1] - cuts[stretch];
+        cblas_sgemm(ROW_MAJOR, TRANSPOSED, AS_IS, (int)m, (int)n, (int)rows, 1, w->d + first * w->outputs + i,
+                    (int)w->outputs, w->in + first * w->inputs + j, (int)w->inputs, 0, product, (int)n);
+        for (int64_t row = 0; row < m; row++)
+            for (int64_t column = 0; column < n; column++)
+                w->sums[(i + row) * w->inputs + j + column] += lm_rounded(product[row * n + column]);
     }
 }
 
-/* 1 / rms of a row. */
-static double inverse_rms(int64_t width, const float *x)
+void lm_add_gradients(int threads, const int64_t *cuts, int64_t count, const lm_weight *weights, int weight_count)
 {
-    double sum = 0;
-    for (int64_t i = 0; i < width; i++)
-        sum += (double)x[i] * x[i];
-    return 1 / sqrt(sum / (double)width + EPSILON);
+    int64_t tiles = 0;
+    for (int i = 0; i < weight_count; i++)
+        tiles += tiles_of(&weights[i]);
+#pragma omp parallel for num_threads(threads) schedule(dynamic)
+    for (int64_t tile = 0; tile < tiles; tile++) {
+        int64_t left = tile;
+        const lm_weight *w = weights;
+        for (; left >= tiles_of(w); w++)
+            left -= tiles_of(w);
+        add_tile(w, cuts, count, left);
+    }
 }
 
-void lm_norm(int threads, int64_t rows, int64_t width, const float *x, const float *weight, float *out)
+/* 1 / rms of a row. Several sums, which the processor can add at the same time. */
+static double inverse_rms(int64_t width, const float *x)
 {
-#pragma omp parallel for num_threads(threads)
+    double sum[4] = {0, 0, 0, 0};
+    int64_t i = 0;
+    for (; i + 4 <= width; i += 4)
+        for (int lane = 0; lane < 4; lane++)
+            sum[lane] += (double)x[i + lane] * x[i + lane];
+    for (; i < width; i++)
+        sum[0] += (double)x[i] * x[i];
+    return 1 / sqrt(((sum[0] + sum[1]) + (sum[2] + sum[3])) / (double)width + EPSILON);
+}
+
+void lm_norm(int64_t rows, int64_t width, const float *x, const float *weight, float *out)
+{
     for (int64_t row = 0; row < rows; row++) {
         float inverse = (float)inverse_rms(width, x + row * width);
         for (int64_t i = 0; i < width; i++)
@@ -74,39 +104,28 @@ void lm_norm(int threads, int64_t rows, int64_t width, const float *x, const flo
     }
 }
 
-int64_t lm_norm_blocks(int64_t rows)
-{
-    return (rows + BLOCK - 1) / BLOCK;
-}
-
 static void norm_row_backward(int64_t width, const float *x, const float *weight, const float *d_out, float *d,
                               double *sums)
 {
-    double inverse = inverse_rms(width, x), along = 0;
-    for (int64_t i = 0; i < width; i++)
-        along += (double)d_out[i] * weight[i] * x[i];
-    float back = (float)(along * inverse * inverse * inverse / (double)width), straight = (float)inverse;
-    for (int64_t i = 0; i < width; i++) {
+    double inverse = inverse_rms(width, x), along[4] = {0, 0, 0, 0};
+    int64_t i = 0;
+    for (; i + 4 <= width; i += 4)
+        for (int lane = 0; lane < 4; lane++)
+            along[lane] += (double)d_out[i + lane] * weight[i + lane] * x[i + lane];
+    for (; i < width; i++)
+        along[0] += (double)d_out[i] * weight[i] * x[i];
+    double all = (along[0] + along[1]) + (along[2] + along[3]);
+    float back = (float)(all * inverse * inverse * inverse / (double)width), straight = (float)inverse;
+    for (i = 0; i < width; i++) {
         d[i] += d_out[i] * weight[i] * straight - x[i] * back;
         sums[i] += (double)(d_out[i] * x[i] * straight);
     }
 }
 
-void lm_norm_backward(int threads, int64_t rows, int64_t width, const float *x, const float *weight, const float *d_out,
-                      float *d, float *d_weight, double *sums)
+void lm_norm_backward(int64_t rows, int64_t width, const float *x, const float *weight, const float *d_out, float *d,
+                      double *sums)
 {
-    int64_t blocks = lm_norm_blocks(rows);
-#pragma omp parallel for num_threads(threads)
-    for (int64_t block = 0; block < blocks; block++) {
-        double *mine = sums + block * width;
-        memset(mine, 0, (size_t)width * sizeof(double));
-        for (int64_t row = block * BLOCK; row < least((block + 1) * BLOCK, rows); row++)
-            norm_row_backward(width, x + row * width, weight, d_out + row * width, d + row * width, mine);
-    }
-    for (int64_t i = 0; i < width; i++) {
-        double sum = d_weight[i];
-        for (int64_t block = 0; block < blocks; block++)
-            sum += sums[block * width + i];
-        d_weight[i] = (float)sum;
-    }
+    memset(sums, 0, (size_t)width * sizeof(double));
+    for (int64_t row = 0; row < rows; row++)
+        norm_row_backward(width, x + row * width, weight, d_out + row * width, d + row * width, sums);
 }

@@ -1,34 +1,44 @@
 /*
- * Products of matrices by a CBLAS and RMS norms. Work is cut in the same places whatever the number of threads, and
- * each part is done by one thread: bits do not depend on threads.
+ * Products of matrices by a CBLAS and RMS norms. All but lm_add_gradient are computed by the calling thread, for one
+ * stretch of tokens: a thread takes a stretch through several steps while it is in the cache. Stretches are the same
+ * whatever the number of threads, and so are the bits.
  */
 #ifndef LM_PRODUCTS_H
 #define LM_PRODUCTS_H
 
 #include <stdint.h>
 
-/* The BLAS computes each product with one thread: loops here divide the work. Call it once. */
+/* The BLAS computes each product with one thread: loops over stretches divide the work. Call it once. */
 void lm_products_begin(void);
 
 /* c [m, n] = a [m, k] b' + keep * c with b [n, k]. */
-void lm_rows_by_rows(int threads, int64_t m, int64_t n, int64_t k, const float *a, const float *b, float keep,
-                     float *c);
+void lm_rows_by_rows(int64_t m, int64_t n, int64_t k, const float *a, const float *b, float keep, float *c);
 
 /* c [m, n] = a [m, k] b with b [k, n]. */
-void lm_rows_by_columns(int threads, int64_t m, int64_t n, int64_t k, const float *a, const float *b, float *c);
+void lm_rows_by_columns(int64_t m, int64_t n, int64_t k, const float *a, const float *b, float *c);
 
-/* g [m, n] += d' in with d [k, m] and in [k, n]: the gradient of a weight over k tokens. */
-void lm_add_gradient(int threads, int64_t m, int64_t n, int64_t k, const float *d, const float *in, float *g);
-
-/* out = x / rms(x) * weight, row by row. */
-void lm_norm(int threads, int64_t rows, int64_t width, const float *x, const float *weight, float *out);
+/* The gradient of a weight: sums [outputs, inputs] += d' in with d [tokens, outputs] and in [tokens, inputs]. */
+typedef struct lm_weight {
+    int64_t outputs, inputs;
+    const float *d, *in;
+    double *sums;
+} lm_weight;
 
 /*
- * d [rows, width] += the gradient by x, from d_out, that by out. d_weight [width] grows, or is NULL. `sums` has room
- * for lm_norm_blocks(rows) * width.
+ * The gradients of some weights over `count` stretches, of which each begins at cuts[i] and ends at cuts[i + 1]; the
+ * first is row 0 of d and in. The product of a stretch is rounded to multiples of RA_LAYER_SUM_UNIT, so the sums do not
+ * depend on the order of the stretches, nor on the rank that has them.
  */
-void lm_norm_backward(int threads, int64_t rows, int64_t width, const float *x, const float *weight, const float *d_out,
-                      float *d, float *d_weight, double *sums);
-int64_t lm_norm_blocks(int64_t rows);
+void lm_add_gradients(int threads, const int64_t *cuts, int64_t count, const lm_weight *weights, int weight_count);
+
+/* Rounded like that. */
+double lm_rounded(double value);
+
+/* out = x / rms(x) * weight, row by row. */
+void lm_norm(int64_t rows, int64_t width, const float *x, const float *weight, float *out);
+
+/* d [rows, width] += the gradient by x, from d_out, that by out; sums [width] becomes that of the weight. */
+void lm_norm_backward(int64_t rows, int64_t width, const float *x, const float *weight, const float *d_out, float *d,
+                      double *sums);
 
 #endif

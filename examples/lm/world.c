@@ -8,7 +8,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { PARCEL = 1 << 16 }; /* floats of a sum that are in flight on a rank */
+enum { PARCEL = 1 << 16 }; /* numbers of a sum that are in flight on a rank */
 
 double lm_clock(void)
 {
@@ -32,7 +32,7 @@ int lm_world_open(lm_world *world, int *argc, char ***argv)
     }
     MPI_Comm_rank(MPI_COMM_WORLD, &world->rank);
     MPI_Comm_size(MPI_COMM_WORLD, &world->ranks);
-    world->parcels = lm_take((int64_t)2 * (PARCEL + world->ranks), sizeof(float));
+    world->parcels = lm_take((int64_t)2 * (PARCEL + world->ranks), sizeof(double));
     if (!world->parcels || (world->ranks > 1 && ra_comm_mpi(MPI_COMM_WORLD, &world->comm))) {
         fprintf(stderr, "lm: %s\n", world->parcels ? ra_last_message() : "no memory");
         MPI_Abort(MPI_COMM_WORLD, 1);
@@ -54,26 +54,25 @@ void lm_world_abort(const lm_world *world, int code)
     exit(code);
 }
 
-/* Each rank sums its share of a parcel in the order of ranks, in double precision, and hands it to the others. */
-int64_t lm_world_sum(const lm_world *world, float *values, int64_t count)
+/* Each rank sums its share of a parcel in the order of ranks, and hands it to the others. */
+int64_t lm_world_sum(const lm_world *world, double *values, int64_t count)
 {
     int ranks = world->ranks, share = (PARCEL + ranks - 1) / ranks;
     int64_t parcel = (int64_t)share * ranks, sent = 0;
-    float *out = world->parcels, *in = out + parcel;
+    double *out = world->parcels, *in = out + parcel;
     for (int64_t first = 0; first < count && ranks > 1; first += parcel) {
         int64_t here = count - first < parcel ? count - first : parcel;
-        memset(out, 0, (size_t)parcel * sizeof(float));
-        memcpy(out, values + first, (size_t)here * sizeof(float));
-        MPI_Alltoall(out, share, MPI_FLOAT, in, share, MPI_FLOAT, MPI_COMM_WORLD);
+        memset(out, 0, (size_t)parcel * sizeof(double));
+        memcpy(out, values + first, (size_t)here * sizeof(double));
+        MPI_Alltoall(out, share, MPI_DOUBLE, in, share, MPI_DOUBLE, MPI_COMM_WORLD);
         for (int i = 0; i < share; i++) {
-            double sum = 0;
-            for (int rank = 0; rank < ranks; rank++)
-                sum += in[(int64_t)rank * share + i];
-            out[i] = (float)sum;
+            out[i] = in[i];
+            for (int rank = 1; rank < ranks; rank++)
+                out[i] += in[(int64_t)rank * share + i];
         }
-        MPI_Allgather(out, share, MPI_FLOAT, in, share, MPI_FLOAT, MPI_COMM_WORLD);
-        memcpy(values + first, in, (size_t)here * sizeof(float));
-        sent += (int64_t)2 * (ranks - 1) * share * (int64_t)sizeof(float);
+        MPI_Allgather(out, share, MPI_DOUBLE, in, share, MPI_DOUBLE, MPI_COMM_WORLD);
+        memcpy(values + first, in, (size_t)here * sizeof(double));
+        sent += (int64_t)2 * (ranks - 1) * share * (int64_t)sizeof(double);
     }
     return sent;
 }
@@ -120,7 +119,7 @@ void lm_world_abort(const lm_world *world, int code)
     exit(code);
 }
 
-int64_t lm_world_sum(const lm_world *world, float *values, int64_t count)
+int64_t lm_world_sum(const lm_world *world, double *values, int64_t count)
 {
     (void)world, (void)values, (void)count;
     return 0;

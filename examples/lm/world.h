@@ -7,8 +7,8 @@
 
 typedef struct lm_world {
     int rank, ranks;
-    ra_comm *comm;  /* NULL for one process */
-    float *parcels; /* [2, LM_PARCEL]: what a sum over ranks has in flight */
+    ra_comm *comm;   /* NULL for one process */
+    double *parcels; /* [2, PARCEL]: what a sum over ranks has in flight */
 } lm_world;
 
 /* 0, or an exit code; it has said why. */
@@ -19,7 +19,7 @@ void lm_world_close(lm_world *world);
 void lm_world_abort(const lm_world *world, int code);
 
 /* values [count] become their sums over ranks, on every rank. Returns the bytes that this rank has sent. */
-int64_t lm_world_sum(const lm_world *world, float *values, int64_t count);
+int64_t lm_world_sum(const lm_world *world, double *values, int64_t count);
 
 int64_t lm_world_sum_integer(const lm_world *world, int64_t value);
 

@@ -86,12 +86,21 @@ typedef struct ra_layer_options {
      * up to a tenth of a pass to hand out memory anew. 0: it holds layer_bytes alone between passes.
      */
     int keep_memory;
+    /*
+     * 0, or N: gradients of parameters go to ra_layer_gradients.sums alone. They are summed over blocks of rows that end
+     * at multiples of N in the sequence, and the sums of blocks are rounded to multiples of RA_LAYER_SUM_UNIT, so that
+     * adding them up is exact. If ranks divide the sequence at such multiples only, the totals over all ranks have the
+     * same bits whoever has which block.
+     */
+    int64_t sum_rows;
 } ra_layer_options;
+
+#define RA_LAYER_SUM_UNIT 0x1p-42 /* sums are exact below 2^11 */
 
 #define RA_LAYER_OPTIONS_INIT                                                                                          \
     {                                                                                                                  \
         sizeof(ra_layer_options), 1, 0, 0, 0, RA_SAME, RA_SAME, 0, 0, 0, 1, 0, 0, 0, 0, 1e-5, RA_SCALE_DEFAULT, NULL,  \
-            NULL, NULL, 0, 0, 0, 0                                                                                     \
+            NULL, NULL, 0, 0, 0, 0, 0                                                                                  \
     }
 
 RA_API ra_status ra_layer_options_init(ra_layer_options *options, size_t size);
@@ -122,11 +131,16 @@ typedef struct ra_layer_gradients {
     float *b_q, *b_k, *b_v, *b_o;
     float *norm_q, *norm_k;
     float *norm_o_weight, *norm_o_bias;
+    /*
+     * With sum_rows, instead of those above: the gradients of all parameters that the layer has, one after the other in
+     * this order. They are added to what is here.
+     */
+    double *sums;
 } ra_layer_gradients;
 
 #define RA_LAYER_GRADIENTS_INIT                                                                                        \
     {                                                                                                                  \
-        sizeof(ra_layer_gradients), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL             \
+        sizeof(ra_layer_gradients), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL       \
     }
 
 RA_API ra_status ra_layer_gradients_init(ra_layer_gradients *gradients, size_t size);

@@ -1,12 +1,9 @@
-/*
- * The backward pass. A gradient of a weight is cut into tiles, each one product over all tokens by one thread. Other
- * parameters have sums over the tokens of each block, which are added in the order of the blocks. So no bit depends on
- * the number of threads.
- */
+/* The backward pass; how gradients of parameters are summed over tokens is in gradients.c. */
 #include "layer/blas.h"
-#include "layer/layer.h"
+#include "layer/gradients.h"
 
 #include <ringattn/transport.h>
+#include <stdbool.h>
 #include <string.h>
 
 void ra_layer_backward_take(const ra_layer *layer, ra_arena *arena, const ra_layer_kept *kept,
@@ -24,58 +21,8 @@ void ra_layer_backward_take(const ra_layer *layer, ra_arena *arena, const ra_lay
     parts->d_o = ra_arena_take(arena, layer->tokens * q, sizeof(float));
     parts->partial_width = output > input ? output : input;
     parts->partials = ra_arena_take(arena, layer->blocks * parts->partial_width, sizeof(double));
+    parts->tiles = layer->cuts ? ra_arena_take(arena, layer->threads * RA_LAYER_TILE, sizeof(float)) : NULL;
     parts->stats = ra_arena_take(arena, layer->ranks, sizeof(ra_rank_stats));
-}
-
-/* A gradient of a weight, over all tokens: d_weight [outputs, inputs] = d' in. */
-typedef struct weight_gradient {
-    int64_t outputs, inputs;
-    const float *d, *in;
-    float *d_weight;
-} weight_gradient;
-
-/* A tile is tall enough for the product to be fast, and there are enough of them for some threads. */
-enum { TILE_TALL = 192, TILE_WIDE = 768 };
-
-static int64_t tiles_of(const weight_gradient *w)
-{
-    int64_t down = (w->outputs + TILE_TALL - 1) / TILE_TALL, across = (w->inputs + TILE_WIDE - 1) / TILE_WIDE;
-    return w->d_weight ? down * across : 0;
-}
-
-static double weight_tile(const ra_layer *layer, const weight_gradient *w, int64_t tile)
-{
-    int64_t across = (w->inputs + TILE_WIDE - 1) / TILE_WIDE, i = tile / across * TILE_TALL,
-            j = tile % across * TILE_WIDE;
-    int64_t m = w->outputs - i < TILE_TALL ? w->outputs - i : TILE_TALL;
-    int64_t n = w->inputs - j < TILE_WIDE ? w->inputs - j : TILE_WIDE;
-    return ra_blas_columns_by_columns(m, n, layer->tokens, w->d + i, w->outputs, w->in + j, w->inputs,
-                                      w->d_weight + i * w->inputs + j, w->inputs);
-}
-
-/* The tiles of several gradients in one loop, so that no thread waits at the end of each. */
-static double weight_gradients(const ra_layer *layer, const weight_gradient *all, int count)
-{
-    int64_t tiles = 0;
-    double flops = 0;
-    for (int i = 0; i < count; i++) {
-        tiles += tiles_of(&all[i]);
-        if (!layer->tokens && all[i].d_weight)
-            memset(all[i].d_weight, 0, (size_t)(all[i].outputs * all[i].inputs) * sizeof(float));
-    }
-    if (!layer->tokens)
-        return 0;
-    ra_blas_single_begin();
-#pragma omp parallel for num_threads(layer->threads) schedule(dynamic) reduction(+ : flops)
-    for (int64_t tile = 0; tile < tiles; tile++) {
-        int64_t left = tile;
-        const weight_gradient *w = all;
-        for (; left >= tiles_of(w); w++)
-            left -= tiles_of(w);
-        flops += weight_tile(layer, w, left);
-    }
-    ra_blas_single_end();
-    return flops;
 }
 
 static void add_columns(int64_t rows, int64_t width, const float *values, double *sums)
@@ -83,20 +30,6 @@ static void add_columns(int64_t rows, int64_t width, const float *values, double
     for (int64_t r = 0; r < rows; r++)
         for (int64_t i = 0; i < width; i++)
             sums[i] += values[r * width + i];
-}
-
-/* The blocks' sums of columns from..from + width, added in order. */
-static void add_blocks(const ra_layer *layer, const ra_layer_backward_parts *parts, int64_t from, int64_t width,
-                       float *total)
-{
-    if (!total)
-        return;
-    for (int64_t i = 0; i < width; i++) {
-        double sum = 0;
-        for (int64_t block = 0; block < layer->blocks; block++)
-            sum += parts->partials[block * parts->partial_width + from + i];
-        total[i] = (float)sum;
-    }
 }
 
 static double *clear_partials(const ra_layer_backward_parts *parts, int64_t block)
@@ -108,7 +41,7 @@ static double *clear_partials(const ra_layer_backward_parts *parts, int64_t bloc
 
 /* d_y -> d_o, and the gradients of the output projection and its norm. */
 static double output_backward(const ra_layer *layer, const ra_layer_parameters *p, const ra_layer_kept *kept,
-                              const float *d_y, const ra_layer_backward_parts *parts, const ra_layer_gradients *g)
+                              const float *d_y, const ra_layer_backward_parts *parts, const ra_layer_outlets *g)
 {
     double flops = 0;
     int64_t embed = layer->o.embed, q = layer->q_width;
@@ -127,11 +60,11 @@ static double output_backward(const ra_layer *layer, const ra_layer_parameters *
         }
     }
     ra_blas_single_end();
-    const weight_gradient w_o = {embed, q, d_y, layer->o.output_norm ? parts->d.q : kept->o, g->w_o};
-    flops += weight_gradients(layer, &w_o, 1);
-    add_blocks(layer, parts, 0, embed, g->b_o);
-    add_blocks(layer, parts, embed, q, g->norm_o_weight);
-    add_blocks(layer, parts, embed + q, q, g->norm_o_bias);
+    const ra_layer_weight w_o = {embed, q, d_y, layer->o.output_norm ? parts->d.q : kept->o, g->w_o};
+    flops += ra_layer_weight_gradients(layer, &w_o, 1, parts->tiles);
+    ra_layer_add_blocks(layer, parts, 0, embed, g->b_o);
+    ra_layer_add_blocks(layer, parts, embed, q, g->norm_o_weight);
+    ra_layer_add_blocks(layer, parts, embed + q, q, g->norm_o_bias);
     return flops;
 }
 
@@ -174,7 +107,7 @@ static double block_backward(const ra_layer *layer, const ra_layer_parameters *p
 
 /* Gradients by queries, keys and values -> d_x, and the gradients of their projections and norms. */
 static double input_backward(const ra_layer *layer, const ra_layer_parameters *p, const float *x,
-                             const ra_layer_backward_parts *parts, float *d_x, const ra_layer_gradients *g)
+                             const ra_layer_backward_parts *parts, float *d_x, const ra_layer_outlets *g)
 {
     double flops = 0;
     int64_t embed = layer->o.embed, q = layer->q_width, kv = layer->kv_width, dim = layer->o.head_dim;
@@ -183,14 +116,14 @@ static double input_backward(const ra_layer *layer, const ra_layer_parameters *p
     for (int64_t block = 0; block < layer->blocks; block++)
         flops += block_backward(layer, p, block, parts, d_x);
     ra_blas_single_end();
-    const weight_gradient weights[] = {
+    const ra_layer_weight weights[] = {
         {q, embed, parts->d.q, x, g->w_q}, {kv, embed, parts->d.k, x, g->w_k}, {kv, embed, parts->d.v, x, g->w_v}};
-    flops += weight_gradients(layer, weights, 3);
-    add_blocks(layer, parts, 0, q, g->b_q);
-    add_blocks(layer, parts, q, kv, g->b_k);
-    add_blocks(layer, parts, q + kv, kv, g->b_v);
-    add_blocks(layer, parts, q + 2 * kv, dim, g->norm_q);
-    add_blocks(layer, parts, q + 2 * kv + dim, dim, g->norm_k);
+    flops += ra_layer_weight_gradients(layer, weights, 3, parts->tiles);
+    ra_layer_add_blocks(layer, parts, 0, q, g->b_q);
+    ra_layer_add_blocks(layer, parts, q, kv, g->b_k);
+    ra_layer_add_blocks(layer, parts, q + kv, kv, g->b_v);
+    ra_layer_add_blocks(layer, parts, q + 2 * kv, dim, g->norm_q);
+    ra_layer_add_blocks(layer, parts, q + 2 * kv + dim, dim, g->norm_k);
     return flops;
 }
 
@@ -210,8 +143,22 @@ static ra_status check_call(const ra_layer *layer, const float *x, const float *
     return RA_OK;
 }
 
+/* With sum_rows, gradients go to `sums` alone; without, there are none. */
+static ra_status copy_gradients(const ra_layer *layer, const ra_layer_gradients *theirs, ra_layer_gradients *ours)
+{
+    ra_status status = ra_layer_copy_in(ours, theirs, &ra_layer_sized_gradients);
+    if (status)
+        return status;
+    bool values = ours->w_q || ours->w_k || ours->w_v || ours->w_o || ours->b_q || ours->b_k || ours->b_v ||
+                  ours->b_o || ours->norm_q || ours->norm_k || ours->norm_o_weight || ours->norm_o_bias;
+    if (layer->o.sum_rows ? values : ours->sums != NULL)
+        return ra_transport_fail(RA_ERROR_ARGUMENT, "gradients: with sum_rows %lld, parameters' go to %s alone",
+                                 (long long)layer->o.sum_rows, layer->o.sum_rows ? "sums" : "arrays of their own");
+    return RA_OK;
+}
+
 static ra_status run(const ra_layer *layer, const ra_layer_parameters *p, const float *x, const float *d_y, float *d_x,
-                     const ra_layer_gradients *g, const ra_layer_kept *kept, const ra_layer_backward_parts *parts,
+                     const ra_layer_outlets *g, const ra_layer_kept *kept, const ra_layer_backward_parts *parts,
                      ra_layer_attention *did, double *flops)
 {
     *flops = 0;
@@ -242,7 +189,7 @@ ra_status ra_layer_backward(const ra_layer *layer, const ra_layer_parameters *pa
     if (!status)
         status = ra_layer_check_parameters(layer, parameters, &p);
     if (!status && d_parameters)
-        status = ra_layer_copy_in(&g, d_parameters, &ra_layer_sized_gradients);
+        status = copy_gradients(layer, d_parameters, &g);
     if (!status && stats)
         status = ra_layer_check_sized(stats, &ra_layer_sized_stats);
     if (!status)
@@ -252,8 +199,9 @@ ra_status ra_layer_backward(const ra_layer *layer, const ra_layer_parameters *pa
         return status;
     ra_layer_kept_parts(layer, (void *)saved, &kept);
     ra_layer_backward_take(layer, &arena, &kept, &parts);
+    const ra_layer_outlets outlets = ra_layer_outlets_of(layer, &g);
     double flops;
-    status = run(layer, &p, x, d_y, d_x, &g, &kept, &parts, &did, &flops);
+    status = run(layer, &p, x, d_y, d_x, &outlets, &kept, &parts, &did, &flops);
     ra_arena_close(&arena, layer->spare);
     return status ? status : ra_layer_tell(stats, begin, flops, layer->info.backward_bytes, arena.used, &did);
 }

@@ -74,6 +74,8 @@ static ra_status check_options(ra_layer_options *o)
                                  (long long)o->head_dim);
     if (!(o->norm_epsilon >= 0) || isinf(o->norm_epsilon))
         return ra_transport_fail(RA_ERROR_ARGUMENT, "norm_epsilon %g: must be finite and >= 0", o->norm_epsilon);
+    if (o->sum_rows < 0)
+        return ra_transport_fail(RA_ERROR_ARGUMENT, "sum_rows %lld: must be >= 0", (long long)o->sum_rows);
     if (o->cache < 0 || (o->cache && o->rows > o->cache))
         return ra_transport_fail(RA_ERROR_ARGUMENT, "cache %lld: must be 0 (none) or at least rows, which is %lld",
                                  (long long)o->cache, (long long)o->rows);
@@ -122,6 +124,31 @@ static ra_status make_rows(ra_layer *layer, int64_t rows)
         return ra_transport_fail(RA_ERROR_MEMORY, "no memory for the positions of %lld rows", (long long)rows);
     for (int64_t i = 0; i < rows; i++)
         layer->positions[i] = i;
+    return RA_OK;
+}
+
+/* With sum_rows: whether a block ends before this token. */
+static bool cut_before(const ra_layer *layer, int64_t token)
+{
+    int64_t row = token % layer->rows, position = layer->positions[row];
+    return row == 0 || position % layer->o.sum_rows == 0 || position != layer->positions[row - 1] + 1;
+}
+
+/* With sum_rows, blocks go by positions in the sequence, which are known now. */
+static ra_status make_cuts(ra_layer *layer)
+{
+    if (!layer->o.sum_rows)
+        return RA_OK;
+    layer->block = layer->o.sum_rows, layer->blocks = 0;
+    for (int64_t token = 0; token < layer->tokens; token++)
+        layer->blocks += cut_before(layer, token);
+    layer->cuts = malloc((size_t)(layer->blocks + 1) * sizeof(int64_t));
+    if (!layer->cuts)
+        return ra_transport_fail(RA_ERROR_MEMORY, "no memory for %lld blocks of rows", (long long)layer->blocks);
+    for (int64_t token = 0, block = 0; token < layer->tokens; token++)
+        if (cut_before(layer, token))
+            layer->cuts[block++] = token;
+    layer->cuts[layer->blocks] = layer->tokens;
     return RA_OK;
 }
 
@@ -289,7 +316,7 @@ static void count(ra_layer *layer, const layer_pairs *pairs)
     ra_layer_info info = RA_LAYER_INFO_INIT;
     info.threads = layer->threads, info.rows = layer->rows;
     info.layer_bytes = (int64_t)sizeof *layer + (layer->spare ? (int64_t)sizeof *layer->spare : 0) +
-                       (layer->rows + 1) * (int64_t)sizeof(int64_t) +
+                       (layer->rows + 1 + (layer->cuts ? layer->blocks + 1 : 0)) * (int64_t)sizeof(int64_t) +
                        (layer->frequencies ? layer->o.head_dim / 2 * (int64_t)sizeof(double) : 0);
     info.saved_bytes = layer->o.cache ? 0 : ra_layer_kept_parts(layer, NULL, &kept);
     info.forward_bytes = plain.used + layer->attention_forward_bytes;
@@ -327,6 +354,8 @@ static ra_status make(const ra_layer_options *options, const ra_ring_options *ri
     }
     if (!status)
         status = ring ? plan_rank(layer, ring, &pairs) : plan_whole(layer, &pairs);
+    if (!status)
+        status = make_cuts(layer);
     if (status) {
         ra_layer_free(layer);
         return status;
@@ -385,5 +414,6 @@ void ra_layer_free(ra_layer *layer)
     ra_arena_spare_free(layer->spare);
     free(layer->frequencies);
     free(layer->positions);
+    free(layer->cuts);
     free(layer);
 }

@@ -9,13 +9,20 @@
 
 #include <ringattn/multihead.h>
 
-enum { RA_LAYER_MAX_DIM = 1024 };
+/* A tile of a weight's gradient is computed by one thread. */
+enum {
+    RA_LAYER_MAX_DIM = 1024,
+    RA_LAYER_TILE_TALL = 192,
+    RA_LAYER_TILE_WIDE = 768,
+    RA_LAYER_TILE = RA_LAYER_TILE_TALL * RA_LAYER_TILE_WIDE
+};
 
 struct ra_layer {
     ra_layer_options o; /* with RA_SAME resolved; texts and arrays are the plan's */
     int threads;
     int64_t rows, tokens, blocks;           /* here: of a rank, its own */
-    int64_t block;                          /* tokens of a block; the last one may have fewer */
+    int64_t block;                          /* tokens of a block; some may have fewer */
+    int64_t *cuts;                          /* [blocks + 1]: first token of each, with sum_rows; else NULL */
     int64_t q_width, kv_width;              /* heads * head_dim */
     double *frequencies;                    /* [head_dim / 2]: angle per position; NULL without rotary positions */
     int64_t *positions;                     /* [rows]: index in the sequence */
@@ -62,6 +69,7 @@ typedef struct ra_layer_backward_parts {
     float *d_o;       /* gradient by the attention's output */
     double *partials; /* [blocks, partial_width]: sums over the tokens of a block */
     int64_t partial_width;
+    float *tiles; /* [threads, RA_LAYER_TILE]: products of a block, with sum_rows */
     ra_rank_stats *stats;
 } ra_layer_backward_parts;
 
@@ -71,12 +79,12 @@ void ra_layer_backward_take(const ra_layer *layer, ra_arena *arena, const ra_lay
 /* First token of a block, and the one after its last. */
 static inline int64_t ra_layer_block_first(const ra_layer *layer, int64_t block)
 {
-    return block * layer->block;
+    return layer->cuts ? layer->cuts[block] : block * layer->block;
 }
 
 static inline int64_t ra_layer_block_end(const ra_layer *layer, int64_t block)
 {
-    int64_t end = (block + 1) * layer->block;
+    int64_t end = ra_layer_block_first(layer, block + 1);
     return end < layer->tokens ? end : layer->tokens;
 }
 
