@@ -49,8 +49,8 @@ static bool take_all(generator *g, int64_t capacity)
     g->y = lm_take(AT_ONCE * c->embed, sizeof(float));
     g->hidden = lm_take(AT_ONCE * wide, sizeof(float));
     g->sums = lm_take(AT_ONCE * c->embed, sizeof(double));
-    if (!g->caches || !g->parameters || !g->w_o || !g->keys || !g->values || !g->x || !g->normed || !g->y || !g->hidden ||
-        !g->sums)
+    if (!g->caches || !g->parameters || !g->w_o || !g->keys || !g->values || !g->x || !g->normed || !g->y ||
+        !g->hidden || !g->sums)
         return false;
     for (int64_t l = 0; l < c->layers; l++)
         g->caches[l] = (ra_layer_cache){g->keys + l * capacity * width, g->values + l * capacity * width, capacity, 0};

@@ -90,10 +90,10 @@ typedef struct lm_model {
     int64_t stretches, *cuts; /* a stretch of tokens is worked by one thread: from cuts[i] to cuts[i + 1] */
     float *parameters;
     double *gradients; /* multiples of RA_LAYER_SUM_UNIT: their sums over ranks are exact */
-    float *x;    /* [2 layers + 1, tokens, embed]: before each attention, each MLP and the loss; else [2, ...] */
-    char *saved; /* [layers]: what the layer keeps for its backward pass */
+    float *x;          /* [2 layers + 1, tokens, embed]: before each attention, each MLP and the loss; else [2, ...] */
+    char *saved;       /* [layers]: what the layer keeps for its backward pass */
     float *normed, *d, *d_normed; /* [tokens, embed]; d: the gradient by x as it goes back */
-    double *norm_sums;            /* [stretches, embed]: gradients of a norm's weight */
+    float *norm_sums;             /* [stretches, embed]: gradients of a norm's weight */
     lm_piece piece;
     lm_times times;
     int64_t planned_bytes, layer_peak; /* of all; and what the layer has held at most */

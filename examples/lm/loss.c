@@ -52,7 +52,7 @@ static score stretch_loss(const lm_model *m, lm_stretch s, const float *x, const
     return sums;
 }
 
-static void stretch_backward(const lm_model *m, lm_stretch s, const float *x, double *norm_sums)
+static void stretch_backward(const lm_model *m, lm_stretch s, const float *x, float *norm_sums)
 {
     int64_t embed = m->config.embed;
     float *d = m->d + s.first * embed, *d_normed = lm_piece_at(m, s).d_normed;

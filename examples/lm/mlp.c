@@ -1,23 +1,36 @@
 /*
- * The MLP of a block: w_down relu(w_up norm(x))^2. A thread takes a stretch of tokens through all of it. The backward pass
- * computes the hidden values again, and goes piece by piece: the gradients of weights need all stretches of a piece.
+ * The MLP of a block: w_down relu(w_up norm(x))^2. A thread takes a stretch of tokens through all of it. The backward
+ * pass computes the hidden values again, and goes piece by piece: the gradients of weights need all stretches of a
+ * piece.
  */
 #include "pieces.h"
 #include "products.h"
 
+#include <math.h>
 #include <string.h>
 
-/* hidden = relu(w_up norm(x)), active = hidden^2. */
-static void activate(const lm_model *m, const lm_block *b, int64_t count, const float *x, lm_piece at)
+/* relu(x)^2 = x (x + |x|) / 2, without a branch; they may be the same. */
+static void activate(int64_t count, const float *hidden, float *active)
 {
-    int64_t embed = m->config.embed, wide = LM_WIDER * embed;
-    lm_norm(count, embed, x, m->parameters + b->norm_mlp, at.normed);
-    lm_rows_by_rows(count, wide, embed, at.normed, m->parameters + b->w_up, 0, at.hidden);
-    for (int64_t i = 0; i < count * wide; i++) {
-        float h = at.hidden[i] > 0 ? at.hidden[i] : 0;
-        at.hidden[i] = h;
-        at.active[i] = h * h;
-    }
+#pragma omp simd
+    for (int64_t i = 0; i < count; i++)
+        active[i] = 0.5F * hidden[i] * (hidden[i] + fabsf(hidden[i]));
+}
+
+/* d *= 2 relu(hidden) */
+static void activate_backward(int64_t count, const float *hidden, float *d)
+{
+#pragma omp simd
+    for (int64_t i = 0; i < count; i++)
+        d[i] *= hidden[i] + fabsf(hidden[i]);
+}
+
+/* out = w_up norm(x) */
+static void go_up(const lm_model *m, const lm_block *b, int64_t count, const float *x, float *normed, float *out)
+{
+    int64_t embed = m->config.embed;
+    lm_norm(count, embed, x, m->parameters + b->norm_mlp, normed);
+    lm_rows_by_rows(count, LM_WIDER * embed, embed, normed, m->parameters + b->w_up, 0, out);
 }
 
 void lm_mlp(lm_model *m, int64_t layer, const float *before, float *x, float *next)
@@ -32,7 +45,8 @@ void lm_mlp(lm_model *m, int64_t layer, const float *before, float *x, float *ne
             lm_piece at = lm_piece_at(m, s);
             for (int64_t v = first; v < first + values; v++)
                 x[v] += before[v];
-            activate(m, &b, s.count, x + first, at);
+            go_up(m, &b, s.count, x + first, at.normed, at.active);
+            activate(s.count * wide, at.active, at.active);
             memcpy(next + first, x + first, (size_t)values * sizeof(float));
             lm_rows_by_rows(s.count, embed, wide, at.active, m->parameters + b.w_down, 1, next + first);
         }
@@ -43,10 +57,10 @@ static void stretch_backward(const lm_model *m, const lm_block *b, int64_t count
                              lm_piece at)
 {
     int64_t embed = m->config.embed, wide = LM_WIDER * embed;
-    activate(m, b, count, x, at);
+    go_up(m, b, count, x, at.normed, at.hidden);
+    activate(count * wide, at.hidden, at.active);
     lm_rows_by_columns(count, wide, embed, d, m->parameters + b->w_down, at.d_hidden);
-    for (int64_t i = 0; i < count * wide; i++)
-        at.d_hidden[i] *= 2 * at.hidden[i];
+    activate_backward(count * wide, at.hidden, at.d_hidden);
     lm_rows_by_columns(count, embed, wide, at.d_hidden, m->parameters + b->w_up, at.d_normed);
 }
 

@@ -69,7 +69,8 @@ static void cut(lm_model *m)
     m->cuts[m->stretches] = m->tokens;
 }
 
-/* ---- The plan ------------------------------------------------------------------------------------------------------ */
+/* ---- The plan ------------------------------------------------------------------------------------------------------
+ */
 
 static ra_layer_options layer_options(const lm_config *c, const lm_spread *spread, int64_t rows)
 {
@@ -106,7 +107,7 @@ static int64_t own_bytes(const lm_config *c, int64_t tokens, int64_t saved, bool
     bytes += lm_block_bytes(tokens * c->embed, FLOAT) * (train ? 3 : 1);
     bytes += train ? lm_block_bytes(c->layers * saved, 1) : 0;
     bytes += lm_block_bytes(piece * c->embed, FLOAT) * 2 + lm_block_bytes(piece * wide(c), FLOAT) * 3;
-    bytes += lm_block_bytes(most_stretches(c, tokens) * c->embed, sizeof(double));
+    bytes += lm_block_bytes(most_stretches(c, tokens) * c->embed, FLOAT);
     bytes += lm_block_bytes(most_stretches(c, tokens) + 1, sizeof(int64_t));
     return bytes + 2 * lm_block_bytes(tokens, 1); /* bytes and those after them */
 }
@@ -218,7 +219,7 @@ static bool take_all(lm_model *m)
     m->piece.hidden = lm_take(piece * wide(c), FLOAT);
     m->piece.active = lm_take(piece * wide(c), FLOAT);
     m->piece.d_hidden = lm_take(piece * wide(c), FLOAT);
-    m->norm_sums = lm_take(most_stretches(c, m->tokens) * c->embed, sizeof(double));
+    m->norm_sums = lm_take(most_stretches(c, m->tokens) * c->embed, FLOAT);
     m->cuts = lm_take(most_stretches(c, m->tokens) + 1, sizeof(int64_t));
     bool good = m->parameters && m->x && m->normed && m->piece.normed && m->piece.d_normed && m->piece.hidden &&
                 m->piece.active && m->piece.d_hidden && m->norm_sums && m->cuts;

@@ -82,17 +82,28 @@ void lm_add_gradients(int threads, const int64_t *cuts, int64_t count, const lm_
     }
 }
 
-/* 1 / rms of a row. Several sums, which the processor can add at the same time. */
+/* The sum of a[i] b[i]: as many sums as the processor adds at the same time, of which each has few terms. */
+static double dot(int64_t width, const float *a, const float *b)
+{
+    enum { LANES = 16 };
+    float sums[LANES] = {0};
+    double sum = 0;
+    int64_t i = 0;
+    for (; i + LANES <= width; i += LANES)
+        for (int lane = 0; lane < LANES; lane++)
+            sums[lane] += a[i + lane] * b[i + lane];
+    for (; i < width; i++)
+        sum += (double)a[i] * b[i];
+    for (int lane = 0; lane < LANES; lane++)
+        sum += sums[lane];
+    return sum;
+}
+
+/* 1 / rms of a row; NaN if its squares are too large, so that this is seen in the loss. */
 static double inverse_rms(int64_t width, const float *x)
 {
-    double sum[4] = {0, 0, 0, 0};
-    int64_t i = 0;
-    for (; i + 4 <= width; i += 4)
-        for (int lane = 0; lane < 4; lane++)
-            sum[lane] += (double)x[i + lane] * x[i + lane];
-    for (; i < width; i++)
-        sum[0] += (double)x[i] * x[i];
-    return 1 / sqrt(((sum[0] + sum[1]) + (sum[2] + sum[3])) / (double)width + EPSILON);
+    double squares = dot(width, x, x);
+    return isfinite(squares) ? 1 / sqrt(squares / (double)width + EPSILON) : NAN;
 }
 
 void lm_norm(int64_t rows, int64_t width, const float *x, const float *weight, float *out)
@@ -104,28 +115,26 @@ void lm_norm(int64_t rows, int64_t width, const float *x, const float *weight, f
     }
 }
 
-static void norm_row_backward(int64_t width, const float *x, const float *weight, const float *d_out, float *d,
-                              double *sums)
+/* d_out becomes d_out * weight. */
+static void norm_row_backward(int64_t width, const float *x, const float *weight, float *d_out, float *d, float *sums)
 {
-    double inverse = inverse_rms(width, x), along[4] = {0, 0, 0, 0};
-    int64_t i = 0;
-    for (; i + 4 <= width; i += 4)
-        for (int lane = 0; lane < 4; lane++)
-            along[lane] += (double)d_out[i + lane] * weight[i + lane] * x[i + lane];
-    for (; i < width; i++)
-        along[0] += (double)d_out[i] * weight[i] * x[i];
-    double all = (along[0] + along[1]) + (along[2] + along[3]);
-    float back = (float)(all * inverse * inverse * inverse / (double)width), straight = (float)inverse;
-    for (i = 0; i < width; i++) {
-        d[i] += d_out[i] * weight[i] * straight - x[i] * back;
-        sums[i] += (double)(d_out[i] * x[i] * straight);
+    double inverse = inverse_rms(width, x);
+    float straight = (float)inverse;
+#pragma omp simd
+    for (int64_t i = 0; i < width; i++) {
+        sums[i] += d_out[i] * x[i] * straight;
+        d_out[i] *= weight[i];
     }
+    float back = (float)(dot(width, d_out, x) * inverse * inverse * inverse / (double)width);
+#pragma omp simd
+    for (int64_t i = 0; i < width; i++)
+        d[i] += d_out[i] * straight - x[i] * back;
 }
 
-void lm_norm_backward(int64_t rows, int64_t width, const float *x, const float *weight, const float *d_out, float *d,
-                      double *sums)
+void lm_norm_backward(int64_t rows, int64_t width, const float *x, const float *weight, float *d_out, float *d,
+                      float *sums)
 {
-    memset(sums, 0, (size_t)width * sizeof(double));
+    memset(sums, 0, (size_t)width * sizeof(float));
     for (int64_t row = 0; row < rows; row++)
         norm_row_backward(width, x + row * width, weight, d_out + row * width, d + row * width, sums);
 }

@@ -37,8 +37,11 @@ double lm_rounded(double value);
 /* out = x / rms(x) * weight, row by row. */
 void lm_norm(int64_t rows, int64_t width, const float *x, const float *weight, float *out);
 
-/* d [rows, width] += the gradient by x, from d_out, that by out; sums [width] becomes that of the weight. */
-void lm_norm_backward(int64_t rows, int64_t width, const float *x, const float *weight, const float *d_out, float *d,
-                      double *sums);
+/*
+ * d [rows, width] += the gradient by x, from d_out, that by out, which is overwritten; sums [width] becomes that of the
+ * weight.
+ */
+void lm_norm_backward(int64_t rows, int64_t width, const float *x, const float *weight, float *d_out, float *d,
+                      float *sums);
 
 #endif

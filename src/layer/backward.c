@@ -82,13 +82,12 @@ static void heads_backward(const ra_layer *layer, const float *turn, int64_t hea
 static double block_backward(const ra_layer *layer, const ra_layer_parameters *p, int64_t block,
                              const ra_layer_backward_parts *parts, float *d_x)
 {
-    float turn[RA_LAYER_MAX_DIM];
+    float own[RA_LAYER_MAX_DIM];
     int64_t embed = layer->o.embed, q = layer->q_width, kv = layer->kv_width, dim = layer->o.head_dim;
     int64_t first = ra_layer_block_first(layer, block), end = ra_layer_block_end(layer, block), rows = end - first;
     double *sums = clear_partials(parts, block), *norms = sums + q + 2 * kv;
     for (int64_t t = first; t < end; t++) {
-        if (layer->frequencies)
-            ra_rotary_turn(layer, layer->o.first_position + layer->positions[t % layer->rows], turn);
+        const float *turn = ra_rotary_turn(layer, t % layer->rows, 0, own);
         heads_backward(layer, turn, layer->o.heads, p->norm_q, parts->raw.q + t * q, parts->d.q + t * q, norms);
         heads_backward(layer, turn, layer->o.kv_heads, p->norm_k, parts->raw.k + t * kv, parts->d.k + t * kv,
                        norms + dim);

@@ -317,6 +317,7 @@ static void count(ra_layer *layer, const layer_pairs *pairs)
     info.threads = layer->threads, info.rows = layer->rows;
     info.layer_bytes = (int64_t)sizeof *layer + (layer->spare ? (int64_t)sizeof *layer->spare : 0) +
                        (layer->rows + 1 + (layer->cuts ? layer->blocks + 1 : 0)) * (int64_t)sizeof(int64_t) +
+                       (layer->turns ? (layer->rows * layer->o.head_dim + 1) * (int64_t)sizeof(float) : 0) +
                        (layer->frequencies ? layer->o.head_dim / 2 * (int64_t)sizeof(double) : 0);
     info.saved_bytes = layer->o.cache ? 0 : ra_layer_kept_parts(layer, NULL, &kept);
     info.forward_bytes = plain.used + layer->attention_forward_bytes;
@@ -356,6 +357,8 @@ static ra_status make(const ra_layer_options *options, const ra_ring_options *ri
         status = ring ? plan_rank(layer, ring, &pairs) : plan_whole(layer, &pairs);
     if (!status)
         status = make_cuts(layer);
+    if (!status)
+        status = ra_rotary_prepare(layer);
     if (status) {
         ra_layer_free(layer);
         return status;
@@ -414,6 +417,7 @@ void ra_layer_free(ra_layer *layer)
     ra_arena_spare_free(layer->spare);
     free(layer->frequencies);
     free(layer->positions);
+    free(layer->turns);
     free(layer->cuts);
     free(layer);
 }

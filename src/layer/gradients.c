@@ -1,7 +1,7 @@
 /*
- * Gradients of parameters. That of a weight is cut into tiles, each computed by one thread: one product over all tokens,
- * or with sum_rows one for each block. Other parameters have sums over the tokens of each block. Blocks are added in
- * their order. So no bit depends on the number of threads.
+ * Gradients of parameters. That of a weight is cut into tiles, each computed by one thread: one product over all
+ * tokens, or with sum_rows one for each block. Other parameters have sums over the tokens of each block. Blocks are
+ * added in their order. So no bit depends on the number of threads.
  */
 #include "layer/gradients.h"
 
@@ -119,7 +119,8 @@ double ra_layer_weight_gradients(const ra_layer *layer, const ra_layer_weight *a
     return flops;
 }
 
-/* ---- Biases and norms ---------------------------------------------------------------------------------------------- */
+/* ---- Biases and norms ----------------------------------------------------------------------------------------------
+ */
 
 void ra_layer_add_blocks(const ra_layer *layer, const ra_layer_backward_parts *parts, int64_t from, int64_t width,
                          ra_layer_outlet to)

@@ -26,6 +26,7 @@ struct ra_layer {
     int64_t q_width, kv_width;              /* heads * head_dim */
     double *frequencies;                    /* [head_dim / 2]: angle per position; NULL without rotary positions */
     int64_t *positions;                     /* [rows]: index in the sequence */
+    float *turns;                           /* [rows, head_dim]: of each row, without a cache; else NULL */
     ra_plan *plan;                          /* in one process, */
     ra_ring_plan *ring_forward, *ring_back; /* or on a rank */
     ra_comm *comm;
@@ -103,8 +104,14 @@ double ra_layer_project_output(const ra_layer *layer, const ra_layer_parameters 
 
 /* ---- rotary.c -------------------------------------------------------------------------------------------------- */
 
-/* Cosines and sines of a position: turn [head_dim], cosines first. */
-void ra_rotary_turn(const ra_layer *layer, int64_t position, float *turn);
+/* layer->turns, once the positions are known. */
+ra_status ra_rotary_prepare(ra_layer *layer);
+
+/*
+ * Cosines and sines of a row, `shift` positions further: [head_dim], cosines first. NULL without rotary positions. With
+ * a cache, computed into `own`.
+ */
+const float *ra_rotary_turn(const ra_layer *layer, int64_t row, int64_t shift, float *own);
 
 /* Turn the heads of a row forward (1) or back (-1). */
 void ra_rotary_apply(const ra_layer *layer, const float *turn, int direction, int64_t heads, float *row);

@@ -42,13 +42,12 @@ static void finish_row(const ra_layer *layer, const float *turn, int64_t heads, 
 static void finish_block(const ra_layer *layer, const ra_layer_parameters *p, int64_t shift, int64_t block,
                          ra_layer_qkv raw, ra_layer_qkv ready)
 {
-    float turn[RA_LAYER_MAX_DIM];
+    float own[RA_LAYER_MAX_DIM];
     int64_t q = layer->q_width, kv = layer->kv_width;
     if (!layer->frequencies && !layer->o.query_key_norm)
         return;
     for (int64_t t = ra_layer_block_first(layer, block); t < ra_layer_block_end(layer, block); t++) {
-        if (layer->frequencies)
-            ra_rotary_turn(layer, layer->o.first_position + layer->positions[t % layer->rows] + shift, turn);
+        const float *turn = ra_rotary_turn(layer, t % layer->rows, shift, own);
         finish_row(layer, turn, layer->o.heads, p->norm_q, raw.q + t * q, ready.q + t * q);
         finish_row(layer, turn, layer->o.kv_heads, p->norm_k, raw.k + t * kv, ready.k + t * kv);
     }

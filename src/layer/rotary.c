@@ -2,8 +2,10 @@
 #include "layer/layer.h"
 
 #include <math.h>
+#include <ringattn/transport.h>
+#include <stdlib.h>
 
-void ra_rotary_turn(const ra_layer *layer, int64_t position, float *turn)
+static void compute(const ra_layer *layer, int64_t position, float *turn)
 {
     int64_t half = layer->o.head_dim / 2;
     for (int64_t i = 0; i < half; i++) {
@@ -11,6 +13,29 @@ void ra_rotary_turn(const ra_layer *layer, int64_t position, float *turn)
         turn[i] = (float)cos(angle);
         turn[half + i] = (float)sin(angle);
     }
+}
+
+ra_status ra_rotary_prepare(ra_layer *layer)
+{
+    int64_t dim = layer->o.head_dim;
+    if (!layer->frequencies || layer->o.cache)
+        return RA_OK;
+    layer->turns = malloc((size_t)(layer->rows * dim + 1) * sizeof(float));
+    if (!layer->turns)
+        return ra_transport_fail(RA_ERROR_MEMORY, "no memory for the rotations of %lld rows", (long long)layer->rows);
+    for (int64_t row = 0; row < layer->rows; row++)
+        compute(layer, layer->o.first_position + layer->positions[row], layer->turns + row * dim);
+    return RA_OK;
+}
+
+const float *ra_rotary_turn(const ra_layer *layer, int64_t row, int64_t shift, float *own)
+{
+    if (layer->turns)
+        return layer->turns + row * layer->o.head_dim;
+    if (!layer->frequencies)
+        return NULL;
+    compute(layer, layer->o.first_position + layer->positions[row] + shift, own);
+    return own;
 }
 
 void ra_rotary_apply(const ra_layer *layer, const float *turn, int direction, int64_t heads, float *row)

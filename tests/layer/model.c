@@ -49,8 +49,8 @@ model *make_any(ra_layer_options o, int causal, int scored)
     ra_generate(RA_NORMAL, 99, 0, m->s.count[ORACLE_X], m->d_y);
     m->p = (ra_layer_parameters){sizeof m->p, m->f[0], m->f[1], m->f[2], m->f[3],  m->f[4], m->f[5],
                                  m->f[6],     m->f[7], m->f[8], m->f[9], m->f[10], m->f[11]};
-    m->d = (ra_layer_gradients){sizeof m->d, m->g[0], m->g[1], m->g[2], m->g[3],  m->g[4], m->g[5],
-                                m->g[6],     m->g[7], m->g[8], m->g[9], m->g[10], m->g[11]};
+    m->d = (ra_layer_gradients){sizeof m->d, m->g[0], m->g[1], m->g[2], m->g[3],  m->g[4],  m->g[5],
+                                m->g[6],     m->g[7], m->g[8], m->g[9], m->g[10], m->g[11], NULL};
     if (scored)
         make_arrays(m);
     return m;
@@ -90,6 +90,24 @@ void run(model *m, ra_layer *layer)
     assert_true(stats.peak_bytes <= stats.planned_peak_bytes && stats.planned_peak_bytes == info.backward_bytes);
     assert_true(stats.flops == info.backward_flops);
     free(saved);
+}
+
+double *run_sums(const model *m, ra_layer *layer)
+{
+    ra_layer_info info = RA_LAYER_INFO_INIT;
+    ra_layer_stats stats = RA_LAYER_STATS_INIT;
+    ra_layer_gradients d = RA_LAYER_GRADIENTS_INIT;
+    int64_t count = 0;
+    for (int i = 0; i < ORACLE_X; i++)
+        count += m->s.count[i];
+    ok(ra_layer_describe(layer, &info));
+    void *saved = malloc((size_t)info.saved_bytes + 1);
+    d.sums = calloc((size_t)count, sizeof(double));
+    ok(ra_layer_forward(layer, &m->p, m->f[ORACLE_X], m->y, saved, &stats));
+    ok(ra_layer_backward(layer, &m->p, m->f[ORACLE_X], m->d_y, NULL, &d, saved, &stats));
+    assert_true(stats.peak_bytes <= stats.planned_peak_bytes && stats.planned_peak_bytes == info.backward_bytes);
+    free(saved);
+    return d.sums;
 }
 
 void run_options(model *m)

@@ -37,6 +37,9 @@ void check_output(const model *m);
 /* Every gradient against a central difference of the naive layer. */
 void check_gradients(const model *m);
 
+/* With sum_rows: the sums of gradients of all parameters, to be freed. */
+double *run_sums(const model *m, ra_layer *layer);
+
 /* The same bits. */
 void same(const model *a, const model *b);
 

@@ -170,6 +170,38 @@ static void test_callers(void **state)
     ra_layer_free(layer), free_model(one);
 }
 
+/* ---- Sums of gradients ------------------------------------------------------------------------------------------ */
+
+/* Sums over blocks of rows: gradients of every parameter, multiples of the unit, the same for any number of threads. */
+static void test_sums(void **state)
+{
+    (void)state;
+    ra_layer_options o = everything(150);
+    model *m = make_model(o, 1);
+    run_options(m);
+    double *first = NULL;
+    for (int threads = 1; threads <= 3; threads++) {
+        ra_layer *layer = NULL;
+        m->s.o.threads = threads, m->s.o.sum_rows = 64;
+        ok(ra_layer_create(&m->s.o, &layer));
+        double *sums = run_sums(m, layer);
+        int64_t at = 0;
+        for (int i = 0; i < ORACLE_X; i++)
+            for (int64_t j = 0; j < m->s.count[i]; j++, at++) {
+                close_to(sums[at], m->g[i][j], 1 + fabs(sums[at]));
+                assert_true(sums[at] / RA_LAYER_SUM_UNIT == floor(sums[at] / RA_LAYER_SUM_UNIT));
+                assert_true(!first || sums[at] == first[at]);
+            }
+        ra_layer_free(layer);
+        if (first)
+            free(sums);
+        else
+            first = sums;
+    }
+    free(first);
+    free_model(m);
+}
+
 /* ---- Bad input ------------------------------------------------------------------------------------------------- */
 
 static void refused(ra_layer_options o, const char *says)
@@ -199,6 +231,8 @@ static void test_refused(void **state)
     refused(o, "query_key_norm 7: must be 0 or 1");
     o = odd_sizes(), o.head_dim = 2000;
     refused(o, "head_dim 2000: must be 1..1024");
+    o = odd_sizes(), o.sum_rows = -1;
+    refused(o, "sum_rows -1: must be >= 0");
     o = odd_sizes(), o.rows = -1;
     refused(o, "rows -1");
     o = odd_sizes(), o.embed = 0;
@@ -252,6 +286,7 @@ int main(void)
         cmocka_unit_test(test_plain),          cmocka_unit_test(test_everything), cmocka_unit_test(test_empty),
         cmocka_unit_test(test_some_gradients), cmocka_unit_test(test_callers),    cmocka_unit_test(test_too_large),
         cmocka_unit_test(test_patterns),       cmocka_unit_test(test_bits),       cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_sums),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

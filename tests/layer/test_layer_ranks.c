@@ -162,6 +162,81 @@ static void test_simulation(void **state)
     free_model(whole), free_model(sim);
 }
 
+/* ---- Sums of gradients --------------------------------------------------------------------------------------------
+ */
+
+typedef struct summed {
+    const model *whole;
+    ra_comm *comm;
+    double *sums;
+} summed;
+
+/* Contiguous parts of 64 and 128 rows: blocks are not divided. */
+static const ra_piece PIECES[] = {{0, 64, 0}, {64, 192, 1}, {192, 300, 2}};
+
+static void *run_summed(void *argument)
+{
+    summed *s = argument;
+    ra_ring_options ring = RA_RING_OPTIONS_INIT;
+    ra_layer_options o = s->whole->s.o;
+    ra_layer *layer = NULL;
+    ring.ranks = RANKS, ring.transport = RA_TRANSPORT_THREADS, ring.strategy = RA_STRATEGY_BROADCAST;
+    ring.q_pieces = ring.kv_pieces = PIECES, ring.q_piece_count = ring.kv_piece_count = RANKS;
+    if (ra_layer_create_on_rank(&o, &ring, s->comm, &layer))
+        return NULL;
+    ra_layer_info info = RA_LAYER_INFO_INIT;
+    ra_layer_describe(layer, &info);
+    int64_t whole_rows = o.rows, first = ra_layer_row(layer, 0);
+    o.rows = info.rows;
+    model *m = make_any(o, 0, 0);
+    for (int64_t b = 0; b < o.batch; b++) {
+        int64_t from = (b * whole_rows + first) * o.embed, to = b * info.rows * o.embed;
+        size_t bytes = (size_t)(info.rows * o.embed) * sizeof(float);
+        memcpy(m->f[ORACLE_X] + to, s->whole->f[ORACLE_X] + from, bytes);
+        memcpy(m->d_y + to, s->whole->d_y + from, bytes);
+    }
+    s->sums = run_sums(m, layer);
+    ra_layer_free(layer);
+    free_model(m);
+    return NULL;
+}
+
+/* Sums over ranks have the bits of those in one process. */
+static void test_sums(void **state)
+{
+    (void)state;
+    ra_layer_options o = everything(300);
+    o.sum_rows = 64, o.threads = 1;
+    model *whole = make_model(o, 1);
+    ra_layer *layer = NULL;
+    ok(ra_layer_create(&whole->s.o, &layer));
+    double *expected = run_sums(whole, layer);
+    ra_layer_free(layer);
+    ra_comm *comms[RANKS];
+    summed ranks[RANKS];
+    pthread_t threads[RANKS];
+    ok(ra_comm_threads(RANKS, comms));
+    for (int i = 0; i < RANKS; i++) {
+        ranks[i] = (summed){whole, comms[i], NULL};
+        assert_int_equal(pthread_create(&threads[i], NULL, run_summed, &ranks[i]), 0);
+    }
+    int64_t count = 0;
+    for (int i = 0; i < ORACLE_X; i++)
+        count += whole->s.count[i];
+    for (int i = 0; i < RANKS; i++) {
+        pthread_join(threads[i], NULL);
+        assert_non_null(ranks[i].sums);
+    }
+    for (int64_t i = 0; i < count; i++)
+        assert_true(ranks[2].sums[i] + (ranks[0].sums[i] + ranks[1].sums[i]) == expected[i]);
+    for (int i = 0; i < RANKS; i++) {
+        free(ranks[i].sums);
+        ra_comm_free(comms[i]);
+    }
+    free(expected);
+    free_model(whole);
+}
+
 /* ---- Caches ---------------------------------------------------------------------------------------------------- */
 
 /* Two sequences, a window and rotary positions: prompt and single tokens give what one pass over all of them gives. */
@@ -249,7 +324,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_ranks),        cmocka_unit_test(test_simulation),   cmocka_unit_test(test_decode),
-        cmocka_unit_test(test_decode_batch), cmocka_unit_test(test_ring_refused),
+        cmocka_unit_test(test_decode_batch), cmocka_unit_test(test_ring_refused), cmocka_unit_test(test_sums),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

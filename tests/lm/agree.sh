@@ -24,9 +24,18 @@ lasting ring.jsonl >first
 must "$r" "${training[@]}" --log again.jsonl
 lasting again.jsonl | cmp - first || fail "two runs of $r ranks differ"
 ((r > 1)) || exit 0
-must 3 "${training[@]}" --log b.jsonl --strategy broadcast --order striped
-agrees b.jsonl "3 ranks, broadcast, striped"
-[[ $(losses b.jsonl | head -n 1) == "$(head -n 1 alone)" ]] || fail "broadcast: the first loss has other bits"
+
+# With broadcast: the same bits for any number of ranks and any order, of losses and of weights.
+whatever=("${training[@]}" --strategy broadcast)
+must 1 "${whatever[@]}" --log b.jsonl --checkpoint whole
+losses b.jsonl >first
+for spread in "2 zigzag" "3 striped" "3 zigzag" "4 contiguous"; do
+    rm -f c
+    must "${spread% *}" "${whatever[@]}" --order "${spread#* }" --log b.jsonl --checkpoint c
+    losses b.jsonl | cmp - first || fail "broadcast, $spread: other losses than one rank"
+    cmp <(weights c b.jsonl) <(weights whole b.jsonl) || fail "broadcast, $spread: other weights than one rank"
+done
+agrees b.jsonl "4 ranks, broadcast, contiguous"
 must 2 "${training[@]}" --log g.jsonl --strategy allgather --order contiguous
 agrees g.jsonl "2 ranks, allgather, contiguous"
 must 2 "${training[@]}" --log d.jsonl --pattern "dilated:64/1,256/2+causal"
