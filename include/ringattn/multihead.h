@@ -87,10 +87,10 @@ typedef struct ra_layer_options {
      */
     int keep_memory;
     /*
-     * 0, or N: gradients of parameters go to ra_layer_gradients.sums alone. They are summed over blocks of rows that end
-     * at multiples of N in the sequence, and the sums of blocks are rounded to multiples of RA_LAYER_SUM_UNIT, so that
-     * adding them up is exact. If ranks divide the sequence at such multiples only, the totals over all ranks have the
-     * same bits whoever has which block.
+     * 0, or N: gradients of parameters go to ra_layer_gradients.sums alone. They are summed over blocks of rows that
+     * end at multiples of N in the sequence, and the sums of blocks are rounded to multiples of RA_LAYER_SUM_UNIT, so
+     * that adding them up is exact. If ranks divide the sequence at such multiples only, the totals over all ranks have
+     * the same bits whoever has which block.
      */
     int64_t sum_rows;
 } ra_layer_options;
