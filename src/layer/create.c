@@ -119,7 +119,7 @@ static ra_status make_rows(ra_layer *layer, int64_t rows)
     layer->block = layer->tokens < MANY_TOKENS ? SHORT_BLOCK : LONG_BLOCK;
     layer->blocks = (layer->tokens + layer->block - 1) / layer->block;
     layer->q_width = layer->o.heads * layer->o.head_dim, layer->kv_width = layer->o.kv_heads * layer->o.head_dim;
-    layer->positions = malloc((size_t)(rows + 1) * sizeof(int64_t));
+    layer->positions = calloc((size_t)rows + 1, sizeof(int64_t));
     if (!layer->positions)
         return ra_transport_fail(RA_ERROR_MEMORY, "no memory for the positions of %lld rows", (long long)rows);
     for (int64_t i = 0; i < rows; i++)
