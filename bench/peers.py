@@ -3,20 +3,27 @@
     build/torch/bin/python bench/peers.py [--rounds N] [--least] [--only TEXT] [--without flex,JAX]
 
 A row is a problem of peers_cases.py. Times are those of one call, forward, or forward and backward for training. The
-error is the largest difference from float64 over rows that are recomputed, relative to the largest element.
+error is the largest difference from float64 over rows that are recomputed, relative to the largest element. After the
+rows comes the ring of peers_ring.py, over two processes.
 """
 import argparse
 import datetime
 import os
 import statistics
+import subprocess
 import sys
 import time
+from pathlib import Path
 
 import torch
 
 import ringattn
 from peers_cases import CASES, Case
 from peers_contenders import CONTENDERS
+
+
+# What --only takes for the problems of peers_ring.py.
+RING = "ring of two processes"
 
 
 def reference(case: Case, q, k, v):
@@ -102,7 +109,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--least", action="store_true", help="least times in place of medians, for a loaded machine")
-    parser.add_argument("--only", default="", help="problems whose name or dtype has this text")
+    parser.add_argument("--only", default="", help=f"problems whose name or dtype has this text, or the {RING}")
     parser.add_argument("--without", default="", help="contenders to leave out: PyTorch, flex, JAX")
     options = parser.parse_args()
     torch.set_num_threads(len(os.sched_getaffinity(0)))
@@ -128,7 +135,10 @@ def main() -> int:
               flush=True)
     for where, text in notes.items():
         print(f"\n- {where}: {text}")
-    return 0
+    if options.only not in RING:
+        return 0
+    print(f"\n{RING.capitalize()}:", flush=True)
+    return subprocess.call([sys.executable, Path(__file__).with_name("peers_ring.py"), "--rounds", str(options.rounds)])
 
 
 if __name__ == "__main__":

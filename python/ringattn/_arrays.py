@@ -110,6 +110,19 @@ def is_torch(array) -> bool:
     return torch is not None and isinstance(array, torch.Tensor)
 
 
+def wants_gradient(tensor) -> bool:
+    """Whether PyTorch would record a call with a tensor for its backward pass."""
+    return tensor.requires_grad and sys.modules["torch"].is_grad_enabled()
+
+
+def refuse_gradient(array, name: str) -> None:
+    """Refuse a tensor whose gradient would be lost silently."""
+    if is_torch(array) and wants_gradient(array):
+        raise UnsupportedError(
+            f"{name} requires a gradient, and ringattn.attention records none: use ringattn.torch.attention, or {name}.detach()"
+        )
+
+
 def _torch_view(array, name: str) -> View:
     torch = sys.modules["torch"]
     if not array.is_cpu:

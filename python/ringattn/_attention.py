@@ -9,7 +9,7 @@ from typing import Any, Callable, Optional, Sequence, Union
 
 import numpy as np
 
-from ._arrays import View, empty, finish, from_numpy, is_torch, view_of
+from ._arrays import View, empty, finish, from_numpy, is_torch, refuse_gradient, view_of, wants_gradient
 from ._errors import ArgumentError, BudgetError
 from ._library import F32, Tensor, backward, check, forward
 from ._problem import Plan, Watch, check_wanted, given_arrays, lse_tensor, places_of, progress_function, tensor_of
@@ -157,6 +157,7 @@ def _numpy_writable(array):
 def _torch_signature(tensor):
     # Tensors that are refused have a signature that no cached call has.
     plain = tensor.is_cpu and tensor.layout is sys.modules["torch"].strided and not tensor.is_neg()
+    plain = plain and not (tensor.requires_grad and wants_gradient(tensor))
     return tensor.dtype, tensor.shape, tensor.stride() if plain else None
 
 
@@ -296,6 +297,8 @@ def attention(
             result, lse = _again(key, prepared, q, k, v, out, lse)
             return (result, lse) if return_lse else result
     places = places_of(layout)
+    for name, array in (("q", q), ("k", k), ("v", v), *arrays.items()):
+        refuse_gradient(array, name)
     views = [view_of(q, "q"), view_of(k, "k"), view_of(v, "v")]
     for name, view in zip("qkv", views):
         tensor_of(view, places, name)

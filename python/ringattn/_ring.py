@@ -17,7 +17,7 @@ from ctypes import byref
 import numpy as np
 
 from . import _ring_rows
-from ._arrays import empty, finish, from_numpy, is_torch, view_of
+from ._arrays import empty, finish, from_numpy, is_torch, refuse_gradient, view_of
 from ._attention import _lse_shape, _shape_of, _writable
 from ._errors import ArgumentError, Error, PeerError
 from ._interrupt import HeldInterrupt
@@ -193,6 +193,9 @@ class Ring:
         problem = (pattern, scores, scale, query_position, key_position, threads, kernel)
         try:
             places = places_of(layout)
+            arrays = given_arrays(mask, bias, slopes, table, sinks, lengths, documents)
+            for name, array in (("q", q), ("k", k), ("v", v), *arrays.items()):
+                refuse_gradient(array, name)
             views = [view_of(q, "q"), view_of(k, "k"), view_of(v, "v")]
             shape = views[0].shape
             tensors = _tensors(views, places)
@@ -200,7 +203,6 @@ class Ring:
             row_sums = empty(_lse_shape(shape, places), F32, q) if lse is None else lse
             views += [_writable(view_of(result, "out"), "out"), _writable(view_of(row_sums, "lse"), "lse")]
             tensors += _tensors(views, places, 3)
-            arrays = given_arrays(mask, bias, slopes, table, sinks, lengths, documents)
             call = _Call(views, tensors, layout, problem, arrays, strategy, order)
         except Exception as problem_found:  # whatever it is, the others must not wait
             self._refuse(problem_found, timeout)

@@ -61,3 +61,17 @@ def test_other_devices_and_layouts_are_refused():
         ringattn.attention(negated, k, v)
     with pytest.raises(ringattn.ArgumentError, match="q has dtype torch.int32"):
         ringattn.attention(q.int(), k, v)
+
+
+def test_a_gradient_is_not_lost_silently():
+    q, k, v = (torch.from_numpy(x) for x in (Q, K, V))
+    same = ringattn.attention(q, k, v)
+    k.requires_grad_()
+    with pytest.raises(ringattn.UnsupportedError, match="k requires a gradient, and ringattn.attention records none"):
+        ringattn.attention(q, k, v)
+    with pytest.raises(ringattn.UnsupportedError, match="bias requires a gradient"):
+        ringattn.attention(q, q, v, bias=torch.zeros(7, 7, requires_grad=True))
+    with pytest.raises(ringattn.UnsupportedError, match="k requires a gradient"):
+        ringattn.attention(q, k, v, simulate=2)
+    with torch.no_grad():
+        assert torch.equal(ringattn.attention(q, k, v), same)
