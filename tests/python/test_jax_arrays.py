@@ -28,3 +28,12 @@ def test_out_is_refused():
     q = jax.numpy.ones((1, 2, 1, 4))
     with pytest.raises(ringattn.ArgumentError, match="out is read-only"):
         ringattn.attention(q, q, q, out=jax.numpy.ones((1, 2, 1, 4)))
+
+
+def test_integers_of_32_bits():
+    """JAX has no others unless it is told to."""
+    q = jax.numpy.asarray(naive.normal(2, 7, 2, 8))
+    lengths = jax.numpy.array([[0, 3], [1, 7]])
+    assert lengths.dtype == np.int32
+    same = ringattn.attention(q, q, q, lengths=[[0, 3], [1, 7]])
+    assert (ringattn.attention(q, q, q, lengths=lengths) == same).all()
