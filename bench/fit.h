@@ -11,7 +11,7 @@ typedef struct fit {
 /* Least squares; at least three points with different x. */
 fit fit_line(const double *x, const double *y, int count);
 
-/* Student's t: 95% of its distribution with so many degrees of freedom, 1 or more, lies between minus and plus this. */
+/* Student's t: 95% of its distribution with `degrees` >= 1 degrees of freedom lies between minus and plus this. */
 double fit_student(int degrees);
 
 #endif

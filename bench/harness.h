@@ -1,7 +1,7 @@
 /*
  * How every suite measures: its cases take turns, in an order that is drawn anew for each round, so that a machine that
  * is slow for a while is slow to all of them; each sample stands between readings of the probes. It ends when the
- * samples of every case agree, after so many rounds, or after so much time.
+ * samples of every case agree, the rounds are used up, or the time is.
  */
 #ifndef BENCH_HARNESS_H
 #define BENCH_HARNESS_H

@@ -18,7 +18,7 @@ typedef struct layer_spec {
     int number; /* by which ranks are told to take part */
     int64_t length;
     int ranks;   /* processes of an mpirun; 0: in one process, */
-    int threads; /* each with so many */
+    int threads; /* of each rank */
     uint64_t seed;
 } layer_spec;
 

@@ -15,7 +15,7 @@
 
 enum { MOST_RANKS = 4096, SUMS_ROUNDED = 16 << 10 /* three arrays of sums, each to a page at most */ };
 
-/* Plans of very long sequences take their time: after so many seconds no further ring is looked at. */
+/* Planning a very long sequence takes long: after this many seconds no further ring is tried. */
 static const double PATIENCE = 5;
 
 typedef struct advise_job {

@@ -13,7 +13,8 @@
 
 enum { PIECE_KEYS = 1 << 16 }; /* asked for at a time */
 
-/* Past so many counts, less than a second's worth, only some of the queries are looked at; one a row at least. */
+/* Above ENOUGH_COUNTS, less than a second of work, only some queries are counted: at least one for each row of
+ * the picture. */
 static const double ENOUGH_COUNTS = 1 << 26, MOST_COUNTS = 4294967296.0;
 
 /* Where part `part` of `parts` begins in [0, length). */

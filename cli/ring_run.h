@@ -31,7 +31,7 @@ enum { RING_FORWARD_FILES = 5, RING_FILES = 10 };
 /* Resolve the ring size and plan, by the options. Returns an exit code and reports, as the others do. */
 int ring_run_plan(ring_run *run);
 
-/* Save the run every so many seconds; it goes on from what was saved before. After planning. */
+/* Save the run every `every` seconds, and begin with what was saved before. Call it after planning. */
 int ring_run_save(ring_run *run, const char *path, double every, const fingerprints *inputs);
 
 /*

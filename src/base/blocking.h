@@ -13,7 +13,7 @@ enum {
 
 typedef struct ra_blocking {
     int lanes;          /* queries in a group */
-    int narrow;         /* a group of so many or less costs less */
+    int narrow;         /* a group of this many rows or fewer costs less */
     int tile_groups;    /* groups that share a pass over a block of keys, at most */
     int64_t tile_bytes; /* what the queries and states of those groups should not exceed */
     int decode_queries; /* query lengths up to this one take the decoding variant */

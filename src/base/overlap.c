@@ -5,8 +5,8 @@
  * becomes: do x_i exist with 0 <= x_i <= most_i and the sum of step_i * x_i equal to a goal?
  *
  * Terms that together reach every multiple of the smaller step are merged into one, which makes a dense array a single
- * term. The others are searched from the largest step down. For each, what the smaller ones can add up to leaves an
- * interval of values, and their greatest common divisor one value in so many of it.
+ * term. The others are searched from the largest step down. For each x_i, the
+ * smaller terms can only add up to an interval of values, and only to multiples of their greatest common divisor there.
  */
 #include "base/overlap.h"
 

@@ -75,7 +75,7 @@ typedef struct ra_array_task {
     int64_t additions;         /* to one sum since the last carry, at most */
 } ra_array_task;
 
-/* Scratch of a worker whose tasks have so many heads. It is zeroed once; tasks leave it so. */
+/* Scratch of a worker whose tasks have `heads` heads. It is zeroed once; a task leaves it zeroed. */
 int64_t ra_array_task_bytes(const ra_plan *plan, int64_t heads);
 
 void ra_array_task_begin(ra_array_task *task, const ra_plan *plan, ra_array_sums *sums, int64_t batch,

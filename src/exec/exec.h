@@ -49,13 +49,13 @@ typedef struct ra_run {
     bool whole;                        /* q holds the whole sequence, not the workload's rows alone */
     bool whole_output;                 /* so do output and lse; */
     int64_t output_first;              /* if not, their first row is this one of the workload's */
-    const ra_keys *keys;               /* one set of keys after the other, */
-    int64_t key_sets;                  /* so many */
-    ra_interval within;                /* of those keys, the positions to work on */
-    int64_t spans;                     /* parts of the keys that are tasks of their own */
-    float *states; /* NULL: in scratch, and rows are finished with their task; else [spans][units] */
-    bool resume;   /* states hold what was seen before */
-    ra_poll poll;  /* NULL: none */
+    const ra_keys *keys;               /* [key_sets]: sets of keys that are worked one after the other */
+    int64_t key_sets;
+    ra_interval within; /* of those keys, the positions to work on */
+    int64_t spans;      /* parts of the keys that are tasks of their own */
+    float *states;      /* NULL: in scratch, and rows are finished with their task; else [spans][units] */
+    bool resume;        /* states hold what was seen before */
+    ra_poll poll;       /* NULL: none */
     void *poll_user;
     ra_counts *counts;        /* what was done is added to them */
     ra_scratch scratch;       /* of each thread; filled by ra_run_tasks */

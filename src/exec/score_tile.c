@@ -215,7 +215,7 @@ static const float *window_at(ra_score_tiles *t, const ra_score_place *at, const
     return to;
 }
 
-/* Rows of a bias as lanes, for so many keys. The products of float16 are all finite. */
+/* Rows of a bias, transposed into lanes, for `keys` keys. In float16 all products are finite. */
 static void pack_in_base_2(const ra_score_tiles *t, const ra_rows *rows, int lanes, int keys, float *matrix)
 {
     bool finite = rows->dtype == RA_F16;

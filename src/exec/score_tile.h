@@ -42,8 +42,8 @@ typedef struct ra_score_place {
 } ra_score_place;
 
 /*
- * Bytes of scratch that begin needs, for tasks that go through so many groups (of one head each) in turn, block after
- * block: each has a slot. 0 if the plan has no score stage.
+ * Bytes of scratch that begin needs for tasks of `slots` groups of one head each. Every group has a slot, because a
+ * task goes through all groups for each block. 0 if the plan has no score stage.
  */
 int64_t ra_score_tiles_bytes(const ra_plan *plan, int lanes, int64_t slots);
 
@@ -60,14 +60,14 @@ static inline float ra_distance_in_base_2(double added)
     return (float)(RA_LOG2_E * added < -(double)FLT_MAX ? -(double)FLT_MAX : RA_LOG2_E * added);
 }
 
-/* What alibi or relative adds for a query that is so many positions behind a key. */
+/* What alibi or relative adds; `distance` is the query's position minus the key's. */
 double ra_score_by_distance(const ra_scores *scores, ra_score_kind kind, int64_t head, int64_t distance);
 
 /* A row of the bias for keys first .. first + keys - 1, every step-th; in base 2. */
 ra_rows ra_score_bias_row(const ra_scores *scores, int64_t batch, int64_t query, int64_t head, int64_t key,
                           int64_t step);
 
-/* Bytes for so many rows of a decoding task: see score_rows.h. */
+/* Bytes for `rows` rows of a decoding task: see score_rows.h. */
 int64_t ra_score_rows_bytes(const ra_plan *plan, int64_t rows);
 
 #endif

@@ -20,8 +20,8 @@ typedef struct ra_scratch {
 ra_scratch ra_scratch_lay_out(const ra_plan *plan, const ra_workload *work);
 
 /*
- * Where an array of so many bytes begins behind `bytes`, which then count it. Arrays at distances of a power of two
- * would fall on the same cache sets; a few lines in between avoid it.
+ * Place an array of `size` bytes behind `bytes`, and add it to them. Returns where it begins. A few cache lines are
+ * left between arrays: at distances of a power of two they would fall on the same cache sets.
  */
 int64_t ra_scratch_place(int64_t *bytes, int64_t size);
 

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Words that hold so many bits. */
+/* 64-bit words that hold `count` bits. */
 static int64_t words_of(int64_t count)
 {
     return (count + 63) / 64;

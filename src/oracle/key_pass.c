@@ -79,7 +79,7 @@ static void raise_max(const ra_key_pass *o, ra_key_row *s, double score, double 
         sums[o->constant + i] *= i < o->linear ? factor : factor * factor;
 }
 
-/* Key j, which is at `at` of the block and which row i sees so many times. */
+/* Add key j, the one at `at` of the block, which row i sees `times` times. */
 static void add_key(ra_key_pass *o, int64_t i, int64_t j, int64_t at, int times)
 {
     const ra_plan *p = o->plan;

@@ -97,7 +97,7 @@ static void add_term(ra_query_pass *o, int64_t i, double factor, double square, 
         o->squares[i * dim + d] += square * vector[d] * vector[d];
 }
 
-/* Row i and the query `pair->query`, which is at `at` of the block and sees it so many times. */
+/* Add to row i the query `pair->query`, the one at `at` of the block, which sees the row `times` times. */
 static void add_query(ra_query_pass *o, int64_t i, const ra_score_pair *pair, int64_t at, int times)
 {
     const ra_plan *p = o->plan;

@@ -35,7 +35,7 @@ static inline int64_t ra_blocks_row_at(const ra_blocks *blocks, int64_t position
     return position < 0 || position / blocks->size >= blocks->count ? -1 : position / blocks->size;
 }
 
-/* Words that hold so many bits. */
+/* 64-bit words that hold `count` bits. */
 static inline int64_t ra_blocks_words(int64_t count)
 {
     return (count + 63) / 64;

@@ -65,7 +65,7 @@ static bool numbers_suffice(const counter *c)
     return !p->bounded && groups_in_rows(c) && p->blocks->size % RA_KEY_BLOCK == 0 && ra_blocks_countable(p->blocks);
 }
 
-/* Tiles of a row that keeps so many blocks, `last` with the sequence's last one, which may be shorter. */
+/* Tiles of a row that keeps `kept` blocks. `last`: with the last block of the sequence, which may be shorter. */
 static void count_kept_tiles(counter *c, int64_t kept, bool last)
 {
     const ra_blocks *b = c->plan->pattern.blocks;

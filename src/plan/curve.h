@@ -12,7 +12,7 @@ typedef struct ra_cell {
     int block, group;
 } ra_cell;
 
-/* Cells of the curve over so many blocks and groups. */
+/* The number of cells of the curve over `blocks` x `groups`. */
 int ra_curve_cells(ra_tile_order order, int blocks, int groups);
 
 ra_cell ra_curve_at(ra_tile_order order, int blocks, int groups, int cell);

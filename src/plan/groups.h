@@ -17,7 +17,7 @@ typedef struct ra_grouping {
     int64_t origin; /* counted from query -origin on: the offset for positions, 0 for queries */
 } ra_grouping;
 
-/* The lanes that are worked for a group of so many rows. */
+/* The lanes that are worked for a group of `rows` rows. */
 static inline int ra_lanes_worked(const ra_grouping *g, int rows)
 {
     return rows <= g->narrow ? g->narrow : g->lanes;

@@ -15,7 +15,7 @@
 typedef struct ra_lattice {
     int64_t segment, rate, offset; /* 0 <= offset < rate <= segment */
     int64_t members;               /* of a whole segment */
-    int64_t shift;                 /* the segment that position 0 is in begins so many positions before it */
+    int64_t shift;                 /* position 0 minus the first position of its segment */
 } ra_lattice;
 
 static inline ra_lattice ra_lattice_make(int64_t segment, int64_t rate, int64_t offset)

@@ -31,7 +31,7 @@ typedef struct ra_owned {
 typedef struct ra_partition {
     int64_t length;
     int ranks;
-    int64_t stripes;    /* > 0: striped over so many ranks, and the lists below are empty */
+    int64_t stripes;    /* > 0: striped over this many ranks; the lists below are then empty */
     int64_t part_count; /* parts of the sequence in the order of positions, */
     int64_t room;       /* and how many there is room for */
     ra_owned *parts;

@@ -6,7 +6,7 @@
 #include "plan/groups.h"
 #include "plan/tiles.h"
 
-/* Tile orders other than row go through squares of so many groups and blocks of keys, whatever the threads. */
+/* Tile orders other than row go through squares of this many groups and key blocks, for any number of threads. */
 enum { RA_SUPER_TILE = 8 };
 
 /* Blocks of keys below which a span of them is not worth a task of its own. */

@@ -32,7 +32,8 @@ ra_status ra_ragged_make(const ra_parser *parser, const int64_t *lengths, int64_
 /* Whether the caller's array has other lengths now. */
 bool ra_ragged_changed(const ra_ragged *ragged);
 
-/* The lengths that the caller's array has now, for so many queries and keys. No sequence may have more keys. */
+/* The lengths that the caller's array has now; they must add up to q_len and kv_len. No sequence may have more keys
+ * than in the plan. */
 ra_status ra_ragged_now(const ra_ragged *planned, int64_t q_len, int64_t kv_len, ra_ragged **now);
 
 void ra_ragged_free(ra_ragged *ragged);

@@ -15,7 +15,7 @@ typedef struct ra_shorter_plan {
     ra_ragged *ragged;  /* the same; owned */
 } ra_shorter_plan;
 
-/* Whether a run over so many keys needs a plan of its own: there are fewer, or lengths have changed. */
+/* Whether a run over `keys` keys needs a plan of its own: there are fewer than planned, or lengths have changed. */
 bool ra_plan_differs(const ra_plan *plan, int64_t keys);
 
 void ra_shorter_plan_clear(ra_shorter_plan *shorter);

@@ -48,7 +48,7 @@ typedef struct ra_sieve {
 /* Whether a branch of a pattern needs one. */
 bool ra_sieve_needed(const ra_pattern *pattern, int branch);
 
-/* Bytes for so many groups, of any head and branch. */
+/* Bytes for `groups` groups, of any head and branch. */
 int64_t ra_sieve_bytes(const ra_pattern *pattern, int lanes, int64_t groups);
 
 /* Start over with no groups, in memory of that many bytes, aligned to 8. */

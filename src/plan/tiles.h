@@ -46,7 +46,7 @@ typedef struct ra_tiles {
 /* What the rows see in common, from their intervals. */
 ra_group_bounds ra_group_bounds_of(const ra_interval *rows, int count);
 
-/* Memory for so many groups: of the tiles, and of their sieve. */
+/* Memory for the groups of a task: of the tiles, and of their sieve. */
 typedef struct ra_tiles_memory {
     ra_interval *rows;
     ra_group_bounds *groups;
@@ -58,7 +58,7 @@ typedef struct ra_tiles_memory {
 void ra_tiles_begin(ra_tiles *tiles, const ra_pattern *pattern, int64_t head, int branch, int lanes,
                     const ra_tiles_memory *memory);
 
-/* Add a group: so many members from one on. */
+/* Add a group of `rows` members, from `member` on. */
 void ra_tiles_add(ra_tiles *tiles, int64_t member, int rows);
 
 /* The group that was added last has these rows once for each of `heads` heads, which see the same keys. */

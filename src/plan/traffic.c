@@ -14,15 +14,15 @@
 typedef struct counter {
     const ra_traffic_question *of;
     ra_traffic *traffic;
-    ra_row_set reads[2]; /* what a rank and the one before it read of others' rows, */
-    int rank[2];         /* these; -1: nobody */
-    bool whole[2];       /* all of it, not only what they read of ranks that are counted */
-    ra_interval counted; /* between which the rows of those are */
-    int64_t *met;        /* [ranks]: in whose turn a rank was met last as an owner of rows, */
-    int64_t turn;        /* whose turn it is now, */
-    int *owners;         /* [ranks]: those that were met in it, */
-    int owner_count;     /* so many, */
-    int64_t *rows;       /* [ranks]: and how many rows each has */
+    ra_row_set reads[2]; /* rows of others that a rank reads, and that the rank before it reads */
+    int rank[2];         /* those two ranks; -1: none */
+    bool whole[2];       /* `reads` has all rows, not only those of ranks that are counted */
+    ra_interval counted; /* the rows of counted ranks lie in this interval */
+    int64_t *met;        /* [ranks]: the last turn in which a rank was met as an owner of rows */
+    int64_t turn;        /* the turn now: one for each search for owners */
+    int *owners;         /* [ranks]: the ranks that were met in this turn */
+    int owner_count;
+    int64_t *rows; /* [ranks]: how many of the rows each of them owns */
 } counter;
 
 static bool counted(const counter *c, int rank)
@@ -125,7 +125,7 @@ static void find_owners(counter *c, const ra_row_set *rows, const ra_partition *
     ra_row_set_owners(rows, partition, meet, c);
 }
 
-/* What a rank receives: rows of so many ranks, or parts, of a partition. */
+/* What a rank receives: from how many ranks, or in how many parts, and how many rows. */
 static void take(counter *c, const ra_row_set *rows, const ra_partition *partition, ra_traffic *t)
 {
     find_owners(c, rows, partition);

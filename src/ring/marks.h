@@ -21,7 +21,7 @@ void ra_mark_needed(const ra_plan *plan, int64_t planes, const ra_share *queries
 /* The other way round: mark, on words that are zero, the rows of `queries` that see some key of a share. */
 void ra_mark_seers(const ra_plan *plan, int64_t planes, const ra_share *keys, const ra_share *queries, uint64_t *words);
 
-/* The marks of the positions of `keys` out of those of a whole sequence of so many blocks, for all planes. */
+/* Copy the marks of the positions of `keys` from those of the whole sequence, for all planes. */
 void ra_mark_extract(const uint64_t *whole, int64_t whole_blocks, int64_t planes, const ra_share *keys,
                      uint64_t *words);
 

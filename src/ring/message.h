@@ -22,10 +22,10 @@ ra_share ra_message_held(const ra_pass *pass, const ra_message *message);
 void ra_message_rows(const ra_reads *reads, const ra_message *message, const ra_share *on, uint64_t *words,
                      uint64_t *scratch);
 
-/* Bytes of so many rows of a message's roles, of the heads of one plane. */
+/* Bytes of `rows` rows of a message: its roles, for the heads of one plane. */
 int64_t ra_message_bytes(const ra_pass *pass, const ra_message *message, int64_t rows);
 
-/* Runs that so many of the rows of a share are at most, in memory that has rows of the share one after the other. */
+/* The largest number of contiguous runs that `rows` rows of a share can be, where the share lies row after row. */
 int64_t ra_message_runs(const ra_pass *pass, int64_t rows);
 
 #endif

@@ -62,7 +62,7 @@ const ra_partition *ra_pass_staying(const ra_pass *pass);
 /* Bytes of some roles of one row, of the heads of one plane. */
 int64_t ra_pass_row_bytes(const ra_pass *pass, unsigned roles);
 
-/* The rank so many places before another. */
+/* The rank that is `steps` places before `rank` in the ring. */
 int ra_rank_before(const ra_pass *pass, int rank, int64_t steps);
 
 #endif

@@ -19,7 +19,7 @@ int ra_ring_threads(const ra_options *options, const ra_ring_options *ring);
 /* What the largest process would hold where memory is spared; not looked at further once it is more than enough. */
 ra_status ra_ring_plan_holds(ra_ring_plan *ring, int64_t enough, int64_t *bytes);
 
-/* Less than a rank will hold in a ring of so many: its queries, states and one chunk, and scratch for one thread. */
+/* A lower bound of what a rank of a ring of `ranks` holds: its queries, states, one chunk, scratch of one thread. */
 int64_t ra_ring_plan_least(const ra_ring_plan *ring, int ranks);
 
 #endif

@@ -139,7 +139,7 @@ static int64_t segment_bytes(const ra_pass *pass, int rank, const ra_rank_plan *
     return ra_memory_rounded(heads * ring->strategy->runs(pass, rank, planned) * (int64_t)sizeof(ra_segment));
 }
 
-/* The bytes of some roles, of so many rows. */
+/* The bytes of `rows` rows of some roles. */
 static int64_t role_bytes(const ra_pass *pass, unsigned roles, int64_t rows)
 {
     int64_t bytes = 0;

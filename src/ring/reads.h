@@ -14,8 +14,8 @@ enum { RA_KNOWN_MOST = 3 };
 
 typedef struct ra_reads {
     const ra_pass *pass;
-    int known;               /* so many, */
-    int rank[RA_KNOWN_MOST]; /* these, */
+    int known;               /* ranks whose marks are kept */
+    int rank[RA_KNOWN_MOST]; /* those ranks */
     uint64_t *words;         /* [known][planes][blocks of the sequence] */
 } ra_reads;
 

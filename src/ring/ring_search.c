@@ -6,7 +6,7 @@
 
 enum { MOST_TRIED = 4096 };
 
-/* What the largest process of a ring of so many would hold; the plan's own ranks are given up for it. */
+/* What the largest process of a ring of `ranks` would hold. This replaces the ranks of the plan. */
 static ra_status held_by(ra_ring_plan *plan, int ranks, int64_t enough, int64_t *bytes)
 {
     ra_ring_options *o = &plan->options;

@@ -109,7 +109,7 @@ void ra_scores_describe(const ra_scores *scores, char *text, size_t size);
 /* Which gradients are wanted: bits 1 << RA_SCORE_SLOPES and so on. */
 unsigned ra_scores_wanted(const ra_scores *scores);
 
-/* The slopes of the ALiBi paper for so many heads. */
+/* The slopes of the ALiBi paper for `heads` heads. */
 void ra_alibi_slopes(int64_t heads, float *slopes);
 
 /* The first failure of reading a bias since it was asked last; RA_OK without scores. */

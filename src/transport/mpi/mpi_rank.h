@@ -58,7 +58,7 @@ typedef struct mpi_rank {
     int64_t piece_bytes;
     contact *contacts; /* one for each rank */
     double last_life;
-    int looked_at; /* so many ranks before this one: the rank that was last looked at for a question */
+    int looked_at; /* distance to the rank that was last looked at for a question: this many ranks before this one */
     int owed;      /* ranks that have asked and have no answer yet */
     ra_notice notice;
 
@@ -98,7 +98,7 @@ ra_status ra_mpi_start_send(void *state, int to, int tag, const ra_segment *segm
 /* Let MPI move what is under way, and account for what is finished. */
 ra_status ra_mpi_move_data(mpi_rank *me);
 
-/* Take a receive back, until the clock says `end`; false when that is not to be had. */
+/* Cancel a receive, until the clock says `end`; false if it could not be cancelled. */
 bool ra_mpi_withdraw(MPI_Request *request, double end);
 void ra_mpi_withdraw_receives(mpi_rank *me, double end);
 
