@@ -1,4 +1,4 @@
-/* A checkpoint, as its own files see it. */
+/* The struct of a checkpoint, and the functions that checkpoint*.c share. */
 #ifndef RA_RING_CHECKPOINT_PARTS_H
 #define RA_RING_CHECKPOINT_PARTS_H
 
@@ -9,7 +9,7 @@
 
 enum { RA_CHECKPOINT_LINE = 512 };
 
-/* What a rank that is finished did, and a sum of its results. */
+/* A finished rank: its statistics, and a checksum of its results. */
 typedef struct ra_finished {
     ra_rank_stats stats;
     uint64_t sum;
@@ -17,7 +17,7 @@ typedef struct ra_finished {
 
 struct ra_checkpoint {
     char *path;          /* the caller's; */
-    char *own_path;      /* where states are: the same, or PATH.RANK */
+    char *own_path;      /* the file of states: the same, or PATH.RANK */
     char *rows_path;     /* PATH.rows */
     double every, saved; /* seconds; when */
     int (*stop)(void *user);
@@ -29,7 +29,7 @@ struct ra_checkpoint {
     void (*between)(void *user); /* NULL: nobody waits */
     void *between_user;
 
-    int lines, own_lines; /* what the run is of, and what the file of states is besides */
+    int lines, own_lines; /* lines that describe the run; further lines of the file of states */
     char (*line)[RA_CHECKPOINT_LINE];
 
     int rank; /* -1: virtual ones */
@@ -60,17 +60,17 @@ char *ra_checkpoint_name(const char *path, const char *end);
 ra_status ra_checkpoint_write_lines(const ra_checkpoint *c, ra_saved_file *f, int lines);
 ra_status ra_checkpoint_compare_lines(const ra_checkpoint *c, ra_saved_file *f, int lines);
 
-/* checkpoint_rows.c: the results of all ranks that are finished are in the file, and on the disk. */
+/* checkpoint_rows.c: make sure that the results of all finished ranks are in the file and on the disk. */
 ra_status ra_checkpoint_flush_rows(ra_checkpoint *c);
 
-/* RA_ERROR_FILE if the file of rows is there and cannot be written. */
+/* RA_ERROR_FILE if the file of rows exists and cannot be written. */
 ra_status ra_checkpoint_probe_rows(const ra_checkpoint *c);
 
-/* checkpoint_set.c: find the set and this rank's place in it; *found false: there is none, and one will be begun. */
+/* checkpoint_set.c: find the set and this rank's file in it; *found is false if a new set will be begun. */
 ra_status ra_checkpoint_read_set(ra_checkpoint *c, bool *found);
 void ra_checkpoint_remove_set(const ra_checkpoint *c);
 
-/* Of rank 0, after it has saved: write PATH if all ranks have saved by now, else RA_ERROR_FILE. */
+/* For rank 0, after it has saved: write PATH if all ranks have saved by now, else return RA_ERROR_FILE. */
 ra_status ra_checkpoint_complete_set(ra_checkpoint *c);
 
 /* Tell the caller that something was not saved, with the last message (ra_checkpoint_options.failed). */

@@ -20,7 +20,7 @@ static ra_status open_rows(ra_checkpoint *c, bool writing)
 {
     if (c->rows_file >= 0)
         return RA_OK;
-    /* What an older run has left of its rows would be taken for this one's only where they are finished: never. */
+    /* Rows that an older run left in the file are harmless: only rows of finished ranks are read. */
     c->rows_file = open(c->rows_path, O_RDWR | (writing ? O_CREAT : 0) | O_NOFOLLOW | O_CLOEXEC, 0666);
     if (c->rows_file < 0 && errno == ENOENT && !writing)
         return ra_fail(RA_ERROR_FORMAT, "%s: is missing: %s says that %lld ranks are finished", c->rows_path, c->path,
@@ -37,7 +37,7 @@ ra_status ra_checkpoint_probe_rows(const ra_checkpoint *c)
     return RA_OK;
 }
 
-/* Bytes of the rows file, either way. */
+/* Read or write bytes of the rows file. */
 static ra_status move(ra_checkpoint *c, bool writing, int64_t at, void *data, int64_t bytes)
 {
     for (char *here = data; bytes > 0;) {
@@ -190,7 +190,7 @@ ra_status ra_checkpoint_restore_rows(ra_checkpoint *c, const ra_ring_plan *ring,
     return status;
 }
 
-/* Rows that could not be written when their rank was finished, from where the run has put them. */
+/* Write the rows that could not be written when their rank was finished: they are read from the output. */
 static ra_status write_missing(ra_checkpoint *c)
 {
     ra_status status = RA_OK;
@@ -213,7 +213,7 @@ ra_status ra_checkpoint_flush_rows(ra_checkpoint *c)
     if (status || !c->rows_changed)
         return status;
     if (fdatasync(c->rows_file) != 0) {
-        /* The system may have dropped what it could not write, and will not say so again. */
+        /* The system may have dropped data that it could not write, and reports that only once. */
         c->missing = c->flushed < c->done ? c->flushed : -1;
         return fail_rows(c, "write", errno);
     }

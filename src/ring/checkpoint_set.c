@@ -1,4 +1,4 @@
-/* The files of ranks that are processes, and what says that they belong together. */
+/* The checkpoint files of ranks that are processes, and the file that ties them together. */
 #include "ring/checkpoint.h"
 #include "ring/checkpoint_parts.h"
 
@@ -7,7 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Hardly ever the same twice. */
+/* A number that is hardly ever drawn twice. */
 static uint64_t new_number(void)
 {
     struct timespec now;
@@ -65,7 +65,7 @@ static ra_status write_set(const ra_checkpoint *c)
     return status;
 }
 
-/* The path of a rank's file, the caller's; NULL: no memory. */
+/* The path of a rank's file, allocated for the caller; NULL: out of memory. */
 static char *path_of(const ra_checkpoint *c, int rank)
 {
     char end[16];
@@ -73,7 +73,7 @@ static char *path_of(const ra_checkpoint *c, int rank)
     return ra_checkpoint_name(c->path, end);
 }
 
-/* Whether a rank has saved something of this set. Its file has its name since it is complete and on the disk. */
+/* Whether a rank has saved something of this set. A file gets its name only when it is complete and on the disk. */
 static bool has_saved(ra_checkpoint *c, int rank)
 {
     ra_saved_file f = {.fd = -1};

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Everybody's statistics to everybody: a rank that gets here has succeeded. */
+/* Exchange the statistics of all ranks. A rank that gets here has succeeded. */
 static ra_status agree(ra_rank *e, ra_rank_stats *all)
 {
     e->link.what = "the end of the run";
@@ -20,7 +20,7 @@ static ra_status agree(ra_rank *e, ra_rank_stats *all)
     return ra_link_exchange(&e->link, RA_TAG_AGREEMENT, e->tally.stats, all, sizeof *all);
 }
 
-/* Told by another rank to stop: what this one has done is saved, as far as it could be, and the run can go on. */
+/* Another rank asked to stop. This rank has saved what could be saved, so that the run can go on later. */
 static ra_status stopped_too(const ra_rank *e, ra_status status)
 {
     if (status != RA_ERROR_PEER || !e->link.stopped || !e->tensors->checkpoint)
@@ -28,7 +28,7 @@ static ra_status stopped_too(const ra_rank *e, ra_status status)
     return ra_fail(RA_ERROR_CANCELLED, "rank %d: stopped as another rank was", e->rank);
 }
 
-/* The rank, and then the agreement of all. */
+/* Run the rank, then agree with all ranks that every one has succeeded. */
 static ra_status run_to_the_end(ra_rank *e, ra_rank_stats *all)
 {
     double started = ra_seconds();
@@ -41,7 +41,7 @@ static ra_status run_to_the_end(ra_rank *e, ra_rank_stats *all)
     return stopped_too(e, status);
 }
 
-/* One pass; `all`: what the ranks did in the passes before, to which this one is added. */
+/* Run one pass. `all` has the statistics of earlier passes; those of this pass are added to them. */
 static ra_status run_pass(ra_rank *e, ra_comm *comm, ra_rank_stats *all)
 {
     const ra_ring_options *o = &e->ring->options;
@@ -77,7 +77,7 @@ static double pairs_of_rank(const ra_ring_plan *ring, int rank)
     return pairs;
 }
 
-/* A rank of its own: pass after pass. */
+/* Run one rank among others, pass after pass. */
 static ra_status run_real(const ra_ring_plan *ring, const ra_kernel *kernel, ra_comm *comm, const ra_tensors *tensors,
                           ra_rank_stats *all)
 {

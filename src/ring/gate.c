@@ -1,9 +1,9 @@
-/* Where ranks share memory: see gate.h. */
+/* A gate keeps an owner of rows from leaving while others read them. See gate.h. */
 #include "ring/gate.h"
 
 #include <time.h>
 
-/* Who is reading a rank's keys, and whether that may still begin. */
+/* The number of ranks that read this rank's keys, and whether further ones may begin. */
 typedef struct gate {
     _Atomic int readers, closed;
 } gate;

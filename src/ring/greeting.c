@@ -25,7 +25,7 @@ static uint64_t blocks_hash(uint64_t hash, const ra_blocks *b)
     return mix(hash, b->mask, (size_t)(masks * b->count * ra_blocks_words(b->count)) * sizeof *b->mask);
 }
 
-/* What a mask says, whether it is bits or booleans. */
+/* A checksum of a mask, the same for bits and for booleans. */
 static uint64_t mask_hash(uint64_t hash, const ra_mask *m)
 {
     for (int64_t row = 0; row < m->batch * m->heads * m->q_len; row++) {
@@ -76,7 +76,7 @@ static uint64_t partition_hash(const ra_partition *partition)
     return hash;
 }
 
-/* The lines on what a run is of. */
+/* The lines that describe the run. */
 enum fact {
     VERSION,
     RING_SIZE,
@@ -192,7 +192,7 @@ ra_status ra_greeting_inputs(ra_greeting *g, const ra_storage *q, const ra_stora
     return status;
 }
 
-/* Of each a checksum of its fingerprint: four of them fit into the line, and say which one differs. */
+/* A checksum of each fingerprint: four of them fit into the line, and tell which input differs. */
 ra_status ra_greeting_outputs(ra_greeting *g, ra_storage *const storages[RA_GREETING_OUTPUTS])
 {
     static const char *const NAMES[RA_GREETING_OUTPUTS] = {"output", "lse", "output gradient", "lse gradient"};
@@ -212,7 +212,7 @@ ra_status ra_greeting_outputs(ra_greeting *g, ra_storage *const storages[RA_GREE
     return status;
 }
 
-/* An empty line says nothing, and so contradicts nobody. */
+/* An empty line is equal to every line. */
 static bool contradict(const char *a, const char *b)
 {
     return *a && *b && strncmp(a, b, RA_GREETING_TEXT) != 0;

@@ -5,7 +5,7 @@
 #include "io/storage.h"
 #include "ring/ring_plan.h"
 
-/* What the run is of; one line on what it goes on from; and what its inputs are. */
+/* Lines that describe the run; one line on the checkpoint that it goes on from; lines on its inputs. */
 enum {
     RA_GREETING_FACTS = 22,
     RA_GREETING_INPUTS = 3,  /* query, key, value */
@@ -14,20 +14,19 @@ enum {
     RA_GREETING_TEXT = 128
 };
 
-/* Lines "name: value", empty where a rank cannot say; and, where ranks share memory, where their keys and values are.
- */
+/* Lines "name: value", empty if a rank does not know; and, if ranks share memory, the addresses of keys and values. */
 typedef struct ra_greeting {
     char line[RA_GREETING_LINES][RA_GREETING_TEXT];
     ra_tensor k, v;
-    int64_t step;    /* that the rank goes on with */
-    int64_t sparing; /* 1: it gives away rows late that it has given up */
+    int64_t step;    /* the step that the rank goes on with */
+    int64_t sparing; /* 1: a sparing rank */
     uint64_t set;    /* the number of its checkpoint */
 } ra_greeting;
 
 /* The facts. */
 void ra_greeting_fill(ra_greeting *greeting, const ra_ring_plan *ring, bool lse);
 
-/* What the inputs of a run are: for ranks that have each a storage of the whole tensors. */
+/* Describe the inputs of a run, for ranks that each have a storage of the whole tensors. */
 ra_status ra_greeting_inputs(ra_greeting *greeting, const ra_storage *q, const ra_storage *k, const ra_storage *v);
 
 /*

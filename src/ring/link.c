@@ -1,4 +1,4 @@
-/* A rank's line to the others: see link.h. */
+/* A rank's connection to the others: see link.h. */
 #include "ring/link.h"
 
 #include "base/status.h"
@@ -21,8 +21,8 @@ static const char *place(const ra_link *link, char *text, size_t size)
 }
 
 /*
- * Where ranks share memory each says when it last did anything but wait, in the second half of its share; the first is
- * the engine's. NULL: they share none.
+ * Ranks that share memory write there when they last did anything but wait. That is in the second half of a rank's
+ * shared block; the first half is the engine's. NULL: ranks share no memory.
  */
 static _Atomic int64_t *busy_at(const ra_link *link, int rank)
 {
@@ -67,13 +67,13 @@ static ra_status look(ra_link *link, ra_transport_state *found)
     if (found->notice.kind == RA_NOTICE_LEFT)
         return ra_fail(RA_ERROR_PEER, "rank %d: rank %d has left during %s", t->rank, (int)found->notice.rank,
                        place(link, text, sizeof text));
-    /* What one of them must not do, none must: a disagreement is everybody's mistake. */
+    /* If ranks disagree, all of them fail: none may go on alone. */
     return ra_fail(found->notice.status == RA_ERROR_ARGUMENT ? RA_ERROR_ARGUMENT : RA_ERROR_PEER,
                    "rank %d: rank %d has failed: %.*s", t->rank, (int)found->notice.rank,
                    (int)sizeof found->notice.text, found->notice.text);
 }
 
-/* Who was away itself cannot tell how long the others have been: all of them may have been stopped together. */
+/* A rank that was stopped itself cannot tell how long the others were silent: all may have been stopped together. */
 static double witnessed(const ra_link *link, double time)
 {
     double here = link->looked - link->back;
@@ -81,8 +81,8 @@ static double witnessed(const ra_link *link, double time)
 }
 
 /*
- * Ranks that are waited for count at all times. During a hop each rank is also watched by those that its transport
- * shows its life to, waited for or not. Before and after, ranks may not have come yet or may have left.
+ * Whether the silence of a rank counts. It does if this rank waits for it. During a hop it also counts if the transport
+ * shows the signs of life of that rank here. Before and after the hops a rank may not have come yet, or may have left.
  */
 static ra_status judge_silence(const ra_link *link, const ra_transport_state *found)
 {
@@ -107,7 +107,7 @@ ra_status ra_link_poll(ra_link *link)
     return status ? status : judge_silence(link, &found);
 }
 
-/* Silence is named first: a stall, which nothing but a lost message makes, is given twice the time. */
+/* Silence is reported first. A stall, which only a lost message can cause, is given twice the time. */
 static ra_status judge(const ra_link *link, const ra_transport_state *found)
 {
     char text[80];
@@ -158,7 +158,7 @@ ra_status ra_link_wait(ra_link *link)
             status = ra_link_ask(link);
         if (status)
             break;
-        if (looks < 100) /* what is nearly there comes soon; later others need the processor more */
+        if (looks < 100) /* a message that is nearly here comes soon; after that, other ranks need the processor more */
             sched_yield();
         else
             nanosleep(&moment, NULL);

@@ -1,5 +1,5 @@
 /*
- * A rank's line to the others during a run: progress, deadlines, and small messages that everybody sends to everybody.
+ * A rank's connection to the others during a run: progress, deadlines, and small messages from all ranks to all ranks.
  * Silence has a deadline; slowness has none, because every rank shows life while it computes.
  */
 #ifndef RA_RING_LINK_H
@@ -9,17 +9,17 @@
 #include "transport/comm.h"
 
 typedef struct ra_link {
-    ra_transport *transport; /* NULL: a virtual rank, that nobody is connected with */
+    ra_transport *transport; /* NULL: a virtual rank, which has no connections */
     bool *broken;            /* of the communicator */
     double timeout;          /* seconds */
     double looked;           /* when progress was last made */
-    double back;             /* when this rank last came back from where it could not look, such as a stopped process */
+    double back; /* when this rank last went on after it could not look, because its process was stopped for instance */
     double waited;           /* seconds spent waiting */
-    void *stuck;             /* memory of small messages that were not finished */
+    void *stuck;             /* memory of small messages that are not finished; it must not be freed */
     bool told;               /* the failure came from another rank, or has been announced */
-    bool stopped;            /* it is that a rank was asked to stop */
-    const char *what;        /* is going on, for messages */
-    int64_t hop;             /* its number; -1: none */
+    bool stopped;            /* the failure is that a rank was asked to stop */
+    const char *what;        /* the activity now, for error messages */
+    int64_t hop;             /* its number, for error messages; -1: none */
     int (*stop)(void *user); /* NULL, or asked during long waits and reads: non-zero ends them */
     void *stop_user;
     double asked; /* when */
@@ -33,13 +33,13 @@ enum {
     RA_TAG_ARRAYS = RA_TAG_PHASE + RA_TAG_PHASES
 };
 
-/* Phases come in order, so a tag may come again. */
+/* Phases come in order, so tags may be used again. */
 static inline int ra_phase_tag(int64_t phase)
 {
     return RA_TAG_PHASE + (int)(phase % RA_TAG_PHASES);
 }
 
-/* Move what can be moved, if it is time to; called between tiles. */
+/* Make progress on messages, if it is time to. Called between tiles. */
 ra_status ra_link_poll(ra_link *link);
 
 /*
@@ -48,10 +48,10 @@ ra_status ra_link_poll(ra_link *link);
  */
 ra_status ra_link_ask(ra_link *link);
 
-/* Until everything that was started is finished. */
+/* Wait until all messages that were started are finished. */
 ra_status ra_link_wait(ra_link *link);
 
-/* Everybody's `bytes` bytes to everybody: all[rank]. */
+/* Exchange `bytes` bytes of every rank: those of rank r arrive in all[r]. */
 ra_status ra_link_exchange(ra_link *link, int tag, const void *mine, void *all, int64_t bytes);
 
 /*

@@ -41,7 +41,7 @@ typedef struct joined_walk {
     int64_t next; /* query of that range; INT64_MIN: its first */
 } joined_walk;
 
-/* The next queries of one packed sequence, or all of a range; false when there are none. */
+/* Step to the next queries of one packed sequence, or of a range; false at the end. */
 static bool queries_at(const joined_walk *w, ra_range *queries)
 {
     const ra_plan *p = w->plan;
@@ -109,7 +109,7 @@ static void mark_members(const ra_lattice *lattice, const ra_share *share, int64
             break;
         for (int64_t block = first / RA_KEY_BLOCK; block * RA_KEY_BLOCK < end; block++) {
             uint64_t *word = &words[range.block + block - origin];
-            /* A branch of rate 1 has marked everything already, mostly. */
+            /* Mostly a branch of rate 1 has marked everything already. */
             if (*word != UINT64_MAX)
                 mark_in_block(lattice, offset + ra_max(first, block * RA_KEY_BLOCK),
                               offset + ra_min(end, (block + 1) * RA_KEY_BLOCK), offset, word);
@@ -118,8 +118,8 @@ static void mark_members(const ra_lattice *lattice, const ra_share *share, int64
 }
 
 /*
- * What queries at positions first <= i < end see in a branch; all of them are in one row of blocks, if there are any.
- * `done` is marked already: queries of one segment see the same.
+ * Mark the keys that queries at positions first <= i < end see in a branch. If the pattern has blocks, the queries are
+ * in one row of blocks. `done` is marked already: queries of one segment see the same keys.
  */
 static void mark_branch(const ra_plan *p, int64_t head, const ra_lattice *lattice, int64_t first, int64_t end,
                         const ra_share *keys, ra_interval *done, uint64_t *words)
@@ -163,7 +163,7 @@ static void mark_head(const ra_plan *p, int64_t head, const ra_share *queries, c
     }
 }
 
-/* Calls `mark` for every plane, with each of its query heads that sees something else than its first one. */
+/* Call `mark` for every plane: for its first query head, and for each further one that sees other keys. */
 typedef void (*head_marker)(const ra_plan *p, int64_t head, const ra_share *from, const ra_share *on, uint64_t *words);
 
 static void mark_planes(const ra_plan *p, int64_t planes, head_marker mark, const ra_share *from, const ra_share *on,
@@ -176,7 +176,7 @@ static void mark_planes(const ra_plan *p, int64_t planes, head_marker mark, cons
                 mark(p, head, from, on, words + plane * on->blocks);
 }
 
-/* What a query sees of the keys of a share, as marks on them. */
+/* Mark the keys of a share that one query sees. */
 static void mark_row(ra_row_bits *bits, const ra_share *keys, uint64_t *words)
 {
     for (int64_t i = ra_share_find(keys, bits->seen.lo); i < keys->ranges; i++) {
@@ -221,16 +221,16 @@ void ra_mark_needed(const ra_plan *plan, int64_t planes, const ra_share *queries
 
 /* ---- The queries that see some keys ------------------------------------------------------------------------------ */
 
-/* What is at hand while the queries of a share are marked that see keys in a branch. */
+/* The state of marking the queries of a share that see keys in a branch. */
 typedef struct seer_marker {
     const ra_plan *plan;
     ra_lattice lattice;
     const ra_share *keys, *queries;
     uint64_t *words;
-    int64_t done; /* members below this one are marked, where they have to be: rows of blocks come in order */
+    int64_t done; /* members below this one are finished: rows of blocks come in order */
 } seer_marker;
 
-/* The queries at positions `within` that see a key at positions lo <= k < hi, which do not come before the last. */
+/* Mark the queries at positions `within` that see a key at positions lo <= k < hi. Calls come in order of the keys. */
 static void mark_seers_of(seer_marker *m, int64_t lo, int64_t hi, ra_interval within)
 {
     const ra_lattice *l = &m->lattice;
@@ -240,7 +240,7 @@ static void mark_seers_of(seer_marker *m, int64_t lo, int64_t hi, ra_interval wi
         seers.lo = ra_max(seers.lo, m->done);
         if (seers.lo >= seers.hi)
             continue;
-        if (!p->ragged) /* whose runs have gaps that other keys fill */
+        if (!p->ragged) /* packed sequences have gaps that other keys fill */
             m->done = seers.hi;
         mark_members(l, m->queries, ra_lattice_position(l, seers.lo), ra_lattice_position(l, seers.hi - 1) + 1,
                      m->plan->offset, m->words);

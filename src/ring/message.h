@@ -5,10 +5,10 @@
 
 #include "ring/reads.h"
 
-/* A message of rows with all that travels with them, of all heads, that is stored. */
+/* A message of rows with all roles that travel with them, for all heads; the receiver stores it. */
 ra_message ra_message_of_rows(const ra_pass *pass, int from, int to, int64_t phase);
 
-/* The sums that go along with the rows of a message. */
+/* The message of the sums that go along with the rows of a message. */
 ra_message ra_message_of_sums(const ra_pass *pass, const ra_message *rows);
 
 /* Sums that go back to their owner, `to`, from the rank that worked on its chunk in the step before the phase. */

@@ -8,14 +8,14 @@
 
 #include "plan/traffic.h"
 
-/* What rows are of. A message carries rows of some roles, and a slot has memory for each. */
+/* Roles: the kinds of rows. A message carries rows of some roles, and a slot has memory for each role. */
 typedef enum ra_role {
     RA_ROLE_KEYS,
     RA_ROLE_VALUES,
     RA_ROLE_QUERIES,
     RA_ROLE_OUTPUT_GRADIENTS,
     RA_ROLE_LSE,
-    RA_ROLE_DELTA, /* what a row's softmax takes off its gradients: found from the output and its gradient */
+    RA_ROLE_DELTA, /* delta: computed from the output and its gradient */
     RA_ROLE_QUERY_SUMS,
     RA_ROLE_KEY_SUMS,
     RA_ROLE_VALUE_SUMS,
@@ -32,7 +32,7 @@ typedef struct ra_pass {
     ra_side moving;              /* whose rows travel */
     unsigned roles;              /* bits RA_BIT(role): what travels with a row */
     unsigned along;              /* sums of gradients that go along with a row, in messages of their own; 0: none do */
-    bool gradient;               /* it is for gradients */
+    bool gradient;               /* the pass computes gradients */
     unsigned stays;              /* roles of the rows that stay, in a pass for gradients, */
     unsigned sums;               /* and the sums of their gradients */
     int64_t scratch;             /* of all threads, for any step of a pass for gradients */
@@ -42,7 +42,7 @@ typedef struct ra_pass {
     int64_t slot_blocks;         /* words of one plane for any share that rows are marked on */
 } ra_pass;
 
-/* The tensor that a role is rows of. */
+/* The tensor whose rows a role has. */
 typedef struct ra_role_shape {
     ra_dtype dtype;
     int64_t heads, dim;
@@ -59,7 +59,7 @@ static inline bool ra_pass_carries(const ra_pass *pass, int role)
 const ra_partition *ra_pass_moving(const ra_pass *pass);
 const ra_partition *ra_pass_staying(const ra_pass *pass);
 
-/* Bytes of some roles of one row, of the heads of one plane. */
+/* Bytes of one row: of some roles, for the heads of one plane. */
 int64_t ra_pass_row_bytes(const ra_pass *pass, unsigned roles);
 
 /* The rank that is `steps` places before `rank` in the ring. */

@@ -55,7 +55,7 @@ static void find_scratch(ra_ring_plan *ring)
     ring->scratch = ra_memory_rounded(threads * bytes);
 }
 
-/* Ranges of the rank that has most. */
+/* The most ranges of any rank. */
 static int64_t most_ranges(const ra_partition *rows)
 {
     int64_t most = 1;
@@ -64,7 +64,7 @@ static int64_t most_ranges(const ra_partition *rows)
     return most;
 }
 
-/* The largest chunk, and words for the marks on any share. */
+/* Find the largest chunk, and the most words of marks on any share. */
 static void find_sizes(ra_pass *pass)
 {
     const ra_strategy_kind *strategy = pass->ring->strategy;
@@ -164,7 +164,8 @@ static ra_status count_bytes(const ra_pass *pass, int64_t *bytes)
     return status;
 }
 
-/* Whether some sums can come together. Virtual ranks keep them in the storages of the gradients, as they are. */
+/* Whether sums of these gradients can be added up over ranks. Virtual ranks keep them in the storages of the gradients,
+ * which takes float32. */
 static bool sums_come_together(const ra_ring_plan *ring, unsigned sums)
 {
     static const ra_role roles[] = {
@@ -186,8 +187,8 @@ static bool sums_come_together(const ra_ring_plan *ring, unsigned sums)
 }
 
 /*
- * One pass for all gradients: the side moves that makes fewer bytes travel, with its sums. There is none if no side can
- * move.
+ * One pass for all gradients. The side moves that causes fewer bytes to travel, together with its sums. Adds no pass if
+ * no side can move.
  */
 static ra_status choose_side(ra_ring_plan *ring, unsigned keys_sums, unsigned queries_sums)
 {
@@ -212,9 +213,9 @@ static ra_status choose_side(ra_ring_plan *ring, unsigned keys_sums, unsigned qu
 }
 
 /*
- * Where sums of gradients can come together, a backward pass is one pass. Else, if gradients of both sides are wanted,
- * it goes twice through the problem: keys and values travel to the queries that see them, for d_q, then queries to the
- * keys that they see, for d_k and d_v.
+ * If sums of gradients can be added up over ranks, a backward pass is one pass. Else, if gradients of both sides are
+ * wanted, it is two passes: keys and values travel to the queries that see them, for d_q, then queries to the keys that
+ * they see, for d_k and d_v.
  */
 static ra_status add_gradient_passes(ra_ring_plan *ring)
 {
@@ -234,7 +235,7 @@ static ra_status add_gradient_passes(ra_ring_plan *ring)
     return RA_OK;
 }
 
-/* What follows from the options and the problem. */
+/* Values that follow from the options and the problem. */
 static ra_status derive(ra_ring_plan *ring)
 {
     const ra_pass forward = {.moving = RA_SIDE_KEYS, .roles = RA_BIT(RA_ROLE_KEYS) | RA_BIT(RA_ROLE_VALUES)};
@@ -259,8 +260,8 @@ static ra_status derive(ra_ring_plan *ring)
 }
 
 /*
- * What a rank of a ring holds at most, as docs/RING.md promises: eight chunks, nine where row states are of wider
- * numbers than the tensors, and what does not grow with the sequence.
+ * What a rank of a ring holds at most, as docs/RING.md promises: eight chunks, nine if row states have wider
+ * numbers than the tensors, and a part that does not grow with the sequence.
  */
 static int64_t promised(const ra_ring_plan *ring)
 {
@@ -274,7 +275,7 @@ static int64_t promised(const ra_ring_plan *ring)
     return chunk * (size < (int64_t)sizeof(float) ? WHERE_WIDER : CHUNKS) + FIXED;
 }
 
-/* To spare memory costs time: what travels late is waited for. */
+/* Sparing memory costs time: late messages are waited for. */
 static bool should_spare(const ra_ring_plan *ring, const ra_rank_plan *planned, const ra_rank_memory *held)
 {
     int64_t budget = ring->options.memory;
@@ -282,7 +283,7 @@ static bool should_spare(const ra_ring_plan *ring, const ra_rank_plan *planned, 
            (held->total > promised(ring) || (budget > 0 && held->total > budget));
 }
 
-/* Bytes of a rank whose traffic is known, where memory is spared if it has to be. */
+/* Bytes of a rank whose traffic is known. Memory is spared if it has to be. */
 static int64_t bytes_of(const ra_pass *pass, int rank, ra_rank_plan *planned)
 {
     ra_rank_memory held = ra_pass_memory(pass, rank, planned);
@@ -293,7 +294,7 @@ static int64_t bytes_of(const ra_pass *pass, int rank, ra_rank_plan *planned)
     return held.total;
 }
 
-/* What the rows of a rank that stay are part of. Of keys that stay it is not known which further pairs are worked. */
+/* The pairs that the staying rows of a rank are part of. If keys stay, the worked pairs are not known. */
 static ra_status count_pairs(const ra_pass *pass, int rank, ra_rank_info *info)
 {
     const ra_ring_plan *ring = pass->ring;
@@ -407,14 +408,14 @@ int64_t ra_ring_largest(const ra_ring_plan *ring)
 
 /* ---- How much a ring would hold ---------------------------------------------------------------------------------- */
 
-/* What a rank holds with some traffic, where memory is spared. */
+/* What a rank holds with this traffic if memory is spared. */
 static int64_t held_by_rank(const ra_pass *pass, int rank, ra_traffic traffic)
 {
     const ra_rank_plan planned = {.traffic = traffic, .sparing = true};
     return ra_pass_memory(pass, rank, &planned).total;
 }
 
-/* At least: with the rows that a rank reads of others, of all of them as many, and nothing else that travels. */
+/* A lower bound: the rank reads equally many rows of all others, and nothing else travels. */
 static ra_status held_at_least(const ra_pass *pass, int rank, int64_t *bytes)
 {
     const ra_ring_plan *ring = pass->ring;
@@ -497,7 +498,7 @@ ra_status ra_ring_plan_holds(ra_ring_plan *ring, int64_t enough, int64_t *bytes)
 int64_t ra_ring_plan_least(const ra_ring_plan *ring, int ranks)
 {
     const ra_plan *p = ring->plan;
-    /* Whole blocks, but no rank has less than its share; threads hold everything together. */
+    /* Ranks have whole blocks, so the largest has at least its share; ranks that are threads are one process. */
     int64_t together = ring->options.transport == RA_TRANSPORT_THREADS ? 1 : ranks;
     int64_t q_rows = p->q_len / together, kv_rows = p->kv_len / together, f = sizeof(float);
     int64_t bytes = q_rows * p->batch * p->heads * p->value_dim * f;

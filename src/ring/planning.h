@@ -4,19 +4,19 @@
 
 #include "ring/rank_bytes.h"
 
-/* Everything but the partitions and the options, which are there: for all ranks, or for options.rank alone. */
+/* Make everything except partitions and options, which must be set: for all ranks, or for options.rank alone. */
 ra_status ra_ring_plan_fill(ra_ring_plan *ring);
 
-/* One rank in all passes, whether or not it was planned before. */
+/* Plan one rank in all passes, whether or not it was planned before. */
 ra_status ra_ring_plan_one(const ra_ring_plan *ring, int rank, ra_rank_info *info);
 
-/* What the largest process holds, of the ranks that were planned. */
+/* What the largest process of the planned ranks holds. */
 int64_t ra_ring_largest(const ra_ring_plan *ring);
 
-/* Threads of each rank: what was asked for, or the cores shared by those that work at the same time. */
+/* Threads of each rank: as asked for, or the cores divided among the ranks that work at the same time. */
 int ra_ring_threads(const ra_options *options, const ra_ring_options *ring);
 
-/* What the largest process would hold where memory is spared; not looked at further once it is more than enough. */
+/* What the largest process would hold if memory is spared. The search ends as soon as it exceeds `enough`. */
 ra_status ra_ring_plan_holds(ra_ring_plan *ring, int64_t enough, int64_t *bytes);
 
 /* A lower bound of what a rank of a ring of `ranks` holds: its queries, states, one chunk, scratch of one thread. */

@@ -7,7 +7,7 @@
 /* Everything before these positions of its step is done. */
 typedef struct ra_point {
     int64_t rank, step, position;
-    int64_t span;        /* of the states, where spans are kept apart */
+    int64_t span;        /* the span that the states are of, if spans are kept apart */
     int64_t state_bytes; /* that were saved with it */
     bool begun;          /* false: nothing of the rank is done, and there are no states */
     ra_counts counts;
