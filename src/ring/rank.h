@@ -28,9 +28,9 @@
 typedef struct ra_slot {
     char *memory[RA_ROLES];
     int64_t room;    /* rows, of all planes */
-    int64_t rows;    /* that are in it */
+    int64_t rows;    /* rows that are in the slot now */
     uint64_t *words; /* [planes][share.blocks] */
-    int64_t *before; /* the same: marks before each word */
+    int64_t *before; /* the same shape: marks before each word */
     ra_share share;
     ra_tensor *tensors[RA_ROLES]; /* [planes]; NULL: a role that does not travel */
 } ra_slot;
@@ -39,22 +39,22 @@ typedef struct ra_slot {
 typedef struct ra_stay {
     ra_share share;
     ra_tensor tensors[RA_ROLES];
-    uint64_t *words; /* [share.blocks]: all marks, */
-    int64_t *before; /* and those before each word */
+    uint64_t *words; /* [share.blocks]: all rows are marked */
+    int64_t *before; /* [share.blocks]: marks before each word */
 } ra_stay;
 
 typedef struct ra_held {
     ra_rank_memory memory;
     ra_accountant accountant;
-    ra_spare *spare; /* of the run before, and for the next; NULL: nothing is to be kept */
+    ra_spare *spare; /* memory of the run before, kept for the next one; NULL: nothing is kept */
     void *query, *slot_memory, *marks, *known, *segments, *states, *scratch, *output, *tables;
-    int64_t planes; /* of what is in the slots: where rows are read in place there is one */
+    int64_t planes; /* planes of the slots; 1 if rows are read in place */
     ra_slot slots[RA_SLOTS_MOST];
     int own_slot; /* -1: none */
     ra_stay stay;
-    uint64_t *some, *other; /* marks to work with */
-    uint64_t *wanted;       /* marks of rows that are to be read from storage */
-    ra_tensor *peers;       /* [RA_ROLES][peer_count]: other ranks' keys and values, where they are read in place */
+    uint64_t *some, *other; /* scratch for marks */
+    uint64_t *wanted;       /* marks of the rows that will be read from storage */
+    ra_tensor *peers;       /* [RA_ROLES][peer_count]: other ranks' keys and values, if they are read in place */
     int64_t peer_count;
     ra_reads reads;
 } ra_held;
@@ -62,32 +62,32 @@ typedef struct ra_held {
 typedef struct ra_work {
     ra_workload load;
     ra_run run;
-    ra_keys *keys;  /* those that are worked on */
-    ra_tensor q;    /* as the tasks read it */
-    float *current; /* states of a span after the first; NULL: spans do not matter */
+    ra_keys *keys;  /* the keys of the step */
+    ra_tensor q;    /* the queries, as the tasks read them */
+    float *current; /* states of the span at work, after the first span; NULL: spans are not kept apart */
 } ra_work;
 
-/* Finished rows on their way into storage, from a row of it on. */
+/* Finished rows that are being written to storage. */
 typedef struct ra_written {
     ra_tensor output, lse;
     int64_t at;
 } ra_written;
 
 typedef struct ra_flight {
-    int64_t phase;         /* the last that was started; -1: none */
-    int64_t segments;      /* used by its messages */
-    int64_t came;          /* messages that it received so far */
+    int64_t phase;         /* the phase that was started last; -1: none */
+    int64_t segments;      /* segments that its messages use */
+    int64_t came;          /* messages that were received in it so far */
     bool late;             /* some of its messages have not been started */
     bool to_add;           /* it brings sums that are to be added to those at home */
     int64_t wanted_phase;  /* the phase whose rows are to be read from storage; -1: none */
     uint8_t *sparing;      /* [ranks]: who gives rows away late; NULL: nobody does */
-    ra_background *behind; /* reads ahead and writes behind for a virtual rank; NULL: nobody does */
-    ra_written written;    /* what is to be written */
-    double seconds_behind; /* that the background took */
-    atomic_bool given_up;  /* what the background reads is not wanted any more */
+    ra_background *behind; /* reads ahead and writes behind for a virtual rank; NULL: it does so itself */
+    ra_written written;    /* the rows that the background writes */
+    double seconds_behind; /* time of the background */
+    atomic_bool given_up;  /* the read in the background is to end early */
 } ra_flight;
 
-/* What travelled before a phase. */
+/* Counts of what travelled before a phase. */
 typedef struct ra_passed {
     int64_t hops, bytes_sent, bytes_received;
 } ra_passed;
@@ -95,20 +95,20 @@ typedef struct ra_passed {
 typedef struct ra_tally {
     ra_counts counts;
     ra_rank_stats *stats;
-    ra_passed passed[2]; /* before this phase and the next: by their parity */
-    int64_t counted;     /* what travelled before this phase was counted before the run was continued */
-    int64_t *ledger; /* [ranks]: bytes that virtual ranks have sent, noted by those that get them; NULL: real ranks */
-    double waited_before; /* by earlier virtual ranks */
-    double pairs_before;  /* done in earlier steps, and in earlier virtual ranks */
+    ra_passed passed[2];  /* for this phase and the next, indexed by the parity of the phase */
+    int64_t counted;      /* phases before this one were counted before the run was continued */
+    int64_t *ledger;      /* [ranks]: bytes that virtual ranks have sent, noted by their receivers; NULL: real ranks */
+    double waited_before; /* seconds that earlier virtual ranks waited */
+    double pairs_before;  /* pairs done in earlier steps and by earlier virtual ranks */
     double pairs_reported, pairs_total;
 } ra_tally;
 
 typedef struct ra_standing {
-    int64_t first;          /* the step from which on rows travel: the least that a rank goes on with */
-    int64_t step, position; /* what comes before is done */
-    int64_t span;           /* that is being worked on */
-    int64_t stride;         /* of keys after which a run may be saved; 0: after a step */
-    bool changed;           /* something was done since it was saved */
+    int64_t first;          /* rows travel from this step on: the earliest step that some rank goes on with */
+    int64_t step, position; /* the work before this point is done */
+    int64_t span;           /* the span at work */
+    int64_t stride; /* keys between two points where the run may be saved; 0: it may be saved after a step only */
+    bool changed;   /* work was done since the last save */
 } ra_standing;
 
 struct ra_supply;
@@ -133,7 +133,7 @@ typedef struct ra_rank {
     ra_status status;         /* found by the poll */
 } ra_rank;
 
-/* Nobody is at the other end of its line. */
+/* Whether a rank is virtual: it has no connections. */
 static inline bool ra_rank_virtual(const ra_rank *e)
 {
     return e->link.transport == NULL;

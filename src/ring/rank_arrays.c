@@ -75,7 +75,7 @@ ra_status ra_arrays_receive(ra_rank *e, int from, void *to, int64_t bytes)
     return status ? status : ra_link_wait(&e->link);
 }
 
-/* Sums of real ranks: up to the last one, and the total back. */
+/* Sums of real ranks travel up to the last rank, and the total travels back. */
 static ra_status move_sums(ra_rank *e)
 {
     ra_arrays *a = e->arrays;
@@ -98,7 +98,7 @@ static ra_status move_sums(ra_rank *e)
     return status;
 }
 
-/* What goes each way between this rank and a neighbour: what rank 0 sends, which has one. */
+/* Bytes in each direction between this rank and one neighbour. Rank 0 has one neighbour, so it is what rank 0 sends. */
 static int64_t bytes_between(const ra_rank *e, int other)
 {
     return other < 0 || other >= e->ring->options.ranks ? 0 : ra_arrays_traffic(e->ring, 0);

@@ -11,25 +11,25 @@
 #include "ring/array_bytes.h"
 #include "ring/rank.h"
 
-/* The sums of a process. */
+/* The exact sums of a process. */
 typedef struct ra_arrays {
     ra_array_sums sums;
     void *memory; /* owned; NULL: there are neither sums nor parts */
     int64_t bytes;
-    ra_exact_sum *mine, *arriving; /* in it; arriving: of real ranks */
-    float *part;                   /* the same: of a bias, [RA_BIAS_PART] */
+    ra_exact_sum *mine, *arriving; /* inside `memory`; arriving: of real ranks only */
+    float *part;                   /* inside `memory`: a part of a bias, [RA_BIAS_PART] */
     ra_segment segment;            /* of the message under way */
-    bool stuck;                    /* that message was not given up: all of this must stay */
+    bool stuck;                    /* that message could not be cancelled: the memory must stay */
 } ra_arrays;
 
 /* Sums of zeros, to be freed with ra_arrays_free; *arrays is NULL where none are wanted. */
 ra_status ra_arrays_make(const ra_ring_plan *ring, ra_arrays **arrays);
 void ra_arrays_free(ra_arrays *arrays);
 
-/* Before the steps of a rank: what its own query rows give, which are in memory. */
+/* Call it before the steps of a rank: adds what its own query rows contribute, which are in memory. */
 void ra_arrays_rows(ra_rank *e);
 
-/* After the steps of a rank: the sums of all ranks, and the gradients of real ranks. */
+/* Call it after the steps of a rank: adds up the sums of all ranks; real ranks write the gradients. */
 ra_status ra_arrays_exchange(ra_rank *e);
 
 /* A message to or from a neighbour, finished and counted. */

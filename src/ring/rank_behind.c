@@ -3,7 +3,7 @@
 
 #include "base/clock.h"
 
-/* What it took is time in storage, whoever spent it. */
+/* The time counts as time in storage, whichever thread spent it. */
 static void account(ra_rank *e)
 {
     e->tally.stats->seconds_io += e->flight.seconds_behind;

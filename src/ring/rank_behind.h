@@ -4,16 +4,17 @@
 
 #include "ring/rank.h"
 
-/* Start a job in the background, or do it now where there is none. It notes its time in flight.seconds_behind. */
+/* Start a job in the background, or run it now if there is no background. Its time is added to flight.seconds_behind.
+ */
 ra_status ra_rank_start_behind(ra_rank *e, ra_status (*job)(void *rank));
 
-/* Until it is done, if there is one. */
+/* Wait for the job in the background, if there is one. */
 ra_status ra_rank_wait_behind(ra_rank *e);
 
-/* What is read in the background is not wanted any more: it ends soon, and is still to be waited for. */
+/* Give up the read in the background: it ends soon. The caller must still wait for it. */
 void ra_rank_give_up_behind(ra_rank *e);
 
-/* Between two parts of a read, by whoever reads: show life, and see whether the read is still wanted. */
+/* Called by the reading thread between two parts of a read: show life, and see whether the read was given up. */
 ra_status ra_rank_between_reads(ra_rank *e);
 
 #endif

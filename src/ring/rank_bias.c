@@ -16,7 +16,7 @@ static int64_t elements(const ra_tensor *t)
     return t->batch * t->heads * t->seq * t->dim;
 }
 
-/* The elements from one on that are of one row, `most` at most. */
+/* The number of elements from one on that are in the same row; at most `most`. */
 static bias_run run_at(const ra_tensor *t, int64_t at, int64_t most)
 {
     int64_t row = at / t->dim, key = at % t->dim, query = row % t->seq, slice = row / t->seq;
@@ -24,7 +24,7 @@ static bias_run run_at(const ra_tensor *t, int64_t at, int64_t most)
     return (bias_run){first, t->dim_stride, ra_min(most, t->dim - key), query, key};
 }
 
-/* The end of the elements from `i` on that are all of this rank's pairs, or all of others'; *own says which. */
+/* The end of the run of elements from `i` on that belong to this rank (*own), or to other ranks. */
 static int64_t end_of_owner(const ra_rank *e, const bias_run *run, int64_t i, bool *own)
 {
     const ra_partition *rows = ra_pass_staying(e->pass);
@@ -59,7 +59,7 @@ void ra_bias_clear(ra_rank *e)
     }
 }
 
-/* This rank's elements into a part: those of other ranks are there, or zeros if no rank comes before. */
+/* Add this rank's elements to a part. It has the elements of the ranks before, or zeros on the first rank. */
 static void put_own(const ra_rank *e, const bias_run *run, float *part)
 {
     bool own;
@@ -76,7 +76,7 @@ static void write_all(const bias_run *run, const float *part)
         run->first[i * run->stride] = part[i];
 }
 
-/* A part of `count` elements from `at` on, to the array or from it. */
+/* Copy a part of `count` elements from `at` on, to the array or from it. */
 static void move_part(const ra_rank *e, int64_t at, int64_t count, bool write)
 {
     const ra_tensor *t = e->arrays->sums.bias;
@@ -91,7 +91,7 @@ static void move_part(const ra_rank *e, int64_t at, int64_t count, bool write)
     }
 }
 
-/* Part after part to the next rank, with the elements of this one; the last rank writes them. */
+/* Send part after part to the next rank, with the elements of this one added; the last rank writes them. */
 static ra_status go_up(ra_rank *e, int64_t all)
 {
     bool first = e->rank == 0, last = e->rank + 1 == e->ring->options.ranks;
@@ -112,7 +112,7 @@ static ra_status go_up(ra_rank *e, int64_t all)
     return status;
 }
 
-/* And back: the last rank has all of it. */
+/* Send the parts back: the last rank has the whole gradient. */
 static ra_status go_down(ra_rank *e, int64_t all)
 {
     const ra_tensor *t = e->arrays->sums.bias;

@@ -13,7 +13,7 @@
 /* Finished rows are written in parts of about this size, when they are not written in place. */
 enum { OUTPUT_BYTES = 1 << 19 };
 
-/* Marks to work with, beside those of the slots. */
+/* Scratch for marks, beside the marks of the slots. */
 enum { WORKING_MARKS = 3 };
 
 void ra_ring_workload(const ra_ring_plan *ring, int rank, ra_workload *work)
@@ -85,7 +85,7 @@ static int64_t table_bytes(const ra_pass *pass)
     return ra_memory_rounded((t.views + t.peers) * (int64_t)sizeof(ra_tensor) + t.keys * (int64_t)sizeof(ra_keys));
 }
 
-/* What ranks tell each other at the beginning and at the end; what virtual ranks note of each other. */
+/* Greetings, the statistics that ranks exchange at the end, and the ledger of virtual ranks. */
 static int64_t word_bytes(const ra_ring_plan *ring)
 {
     int64_t ranks = ring->options.ranks;
@@ -111,7 +111,7 @@ static void add_slots(ra_rank_memory *m, const ra_pass *pass, int rank, const ra
             if (m->slot_roles[i] >> role & 1)
                 m->slots += ra_memory_rounded(slots.rows[i] * planes * pass->row_bytes[role]);
     }
-    /* For each slot which rows are in it and how many come before each block. */
+    /* For each slot: the marks of its rows, and the number of marks before each block. */
     m->marks =
         ra_memory_rounded((2 * used + WORKING_MARKS) * ring->planes * pass->slot_blocks * (int64_t)sizeof(uint64_t));
 }
@@ -157,7 +157,7 @@ static int64_t staging_bytes(const ra_pass *pass, int64_t rows)
     return ra_memory_rounded(ra_max(row, ra_min(OUTPUT_BYTES, rows * row)));
 }
 
-/* A pass for gradients: what stays, the sums of its gradients, and scratch. */
+/* A pass for gradients: the rows that stay, the sums of their gradients, and scratch. */
 static void add_gradients(ra_rank_memory *m, const ra_pass *pass, int rank)
 {
     ra_share stay = ra_partition_share(ra_pass_staying(pass), rank);

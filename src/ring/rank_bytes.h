@@ -1,4 +1,4 @@
-/* Bytes of a rank: what it takes, each at once and for the whole run. */
+/* Bytes of a rank: its blocks of memory, each taken once for the whole run. */
 #ifndef RA_RING_RANK_BYTES_H
 #define RA_RING_RANK_BYTES_H
 
@@ -8,19 +8,19 @@ typedef struct ra_rank_memory {
     int64_t query, slots, marks, known, segments, states, scratch, output, tables; /* bytes */
     int64_t slot_rows[RA_SLOTS_MOST];   /* rows of one plane's heads; 0: no such slot */
     unsigned slot_roles[RA_SLOTS_MOST]; /* roles that a slot has memory for */
-    int64_t storage;                    /* what its storages hold themselves */
+    int64_t storage;                    /* buffers of its storages */
     int64_t arrays;                     /* sums for the gradients of arrays of scores */
-    int64_t plan;                       /* what the plan itself takes, and what ranks tell each other */
+    int64_t plan;                       /* the plan itself, and the greetings of all ranks */
     int64_t output_rows;                /* rows that are finished and written at a time */
-    int64_t output_lse;                 /* where the log-sum-exp is in `output` */
-    int64_t output_half;                /* where the other half is; 0: there is none */
+    int64_t output_lse;                 /* offset of the log-sum-exp in `output` */
+    int64_t output_half;                /* offset of the second half in `output`; 0: there is one half */
     int64_t total;
 } ra_rank_memory;
 
 /* The tasks of a rank. */
 void ra_ring_workload(const ra_ring_plan *ring, int rank, ra_workload *work);
 
-/* What a rank takes in a pass. */
+/* The bytes of a rank in a pass. */
 ra_rank_memory ra_pass_memory(const ra_pass *pass, int rank, const ra_rank_plan *planned);
 
 /* Entries of a rank's tables: views of slots, tensors of ranks whose memory is read, keys that are worked one after the
@@ -30,7 +30,7 @@ typedef struct ra_table_sizes {
 } ra_table_sizes;
 ra_table_sizes ra_pass_tables(const ra_pass *pass);
 
-/* What the storages of a run hold. */
+/* Bytes of the buffers of the storages of a run. */
 int64_t ra_ring_storage_bytes(const ra_ring_plan *ring);
 
 #endif

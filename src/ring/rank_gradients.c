@@ -15,7 +15,7 @@
 
 /* ---- What stays -------------------------------------------------------------------------------------------------- */
 
-/* Where a range of the rows that stay is in storage. */
+/* The place in storage of a range of the rows that stay. */
 static int64_t storage_row(const ra_rank *e, ra_range range)
 {
     return e->tensors->parts ? range.row : range.first;
@@ -137,7 +137,7 @@ static void set_queries(const ra_rank *e, const ra_slot *slot, ra_gradient_run *
                               .d_v = sums_of(e, RA_ROLE_VALUE_SUMS)};
 }
 
-/* The tasks of a step, within the scratch that was planned. */
+/* Lay out the tasks of a step, within the scratch that was planned. */
 static ra_status lay_out(ra_rank *e, const ra_share *queries, ra_workload *work)
 {
     const ra_plan *p = e->ring->plan;
@@ -208,7 +208,7 @@ static own_sums sums_at_end(const ra_rank *e, ra_role role)
     return (own_sums){&e->held.stay.tensors[role], 1, &e->held.stay.share};
 }
 
-/* Rows `row` .. of the sums of one batch, rounded, to rows `at` .. of a storage. */
+/* Round rows of the sums of one batch, from `row` on, and write them to a storage, from `at` on. */
 static ra_status write_part(ra_rank *e, ra_storage *storage, const own_sums *sums, int64_t batch, int64_t row,
                             int64_t rows, int64_t at)
 {

@@ -1,16 +1,16 @@
-/* A pass of a backward run on one rank: what stays, the tasks of a step, and the gradients at the end. */
+/* A pass of a backward run on one rank: the rows that stay, the tasks of a step, and the gradients at the end. */
 #ifndef RA_RING_RANK_GRADIENTS_H
 #define RA_RING_RANK_GRADIENTS_H
 
 #include "ring/rank.h"
 
-/* The rank's own rows on the side that stays. */
+/* Read the rank's own rows on the side that stays. */
 ra_status ra_gradients_load(ra_rank *e);
 
-/* Add what the rows in the slot of a step give. */
+/* Add the gradients that come from the rows in the slot of a step. */
 ra_status ra_gradients_step(ra_rank *e, int64_t step);
 
-/* After a step and the phase beside it: virtual ranks keep the sums that it added to. */
+/* Call it after a step and the phase beside it: virtual ranks write the sums that the step added to. */
 ra_status ra_gradients_keep(ra_rank *e, int64_t step);
 
 /* Round the sums and write them. */

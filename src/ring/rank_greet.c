@@ -7,7 +7,7 @@
 
 #include <stdlib.h>
 
-/* Where this rank's keys and values are, for those that read them in place. */
+/* The addresses of this rank's keys and values, for ranks that read them in place. */
 static ra_tensor place_of(const ra_rank *e, ra_role role)
 {
     return e->held.peer_count ? e->held.peers[role * e->held.peer_count + e->rank] : (ra_tensor){0};
@@ -24,7 +24,7 @@ static void fill(const ra_rank *e, ra_greeting *mine)
     ra_checkpoint_describe(e->tensors->checkpoint, mine->line[RA_GREETING_FACTS], RA_GREETING_TEXT);
 }
 
-/* What the others have told. */
+/* Read the greetings of the other ranks. */
 static void take_in(ra_rank *e, const ra_greeting *all)
 {
     int64_t peers = e->held.peer_count;

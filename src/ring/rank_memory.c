@@ -32,7 +32,7 @@ static void list_blocks(ra_held *h, rank_block list[BLOCKS])
     memcpy(list, blocks, sizeof blocks);
 }
 
-/* On the pages of the run before, where there was one. */
+/* Take a block, on the pages of the run before if there are any. */
 static ra_status take_block(ra_held *h, const rank_block *b, int index)
 {
     if (!b->bytes)
@@ -116,7 +116,7 @@ static void divide_roles(ra_rank *e, unsigned roles, char *at)
     }
 }
 
-/* What stays, in a pass for gradients; sums are zero. */
+/* The rows that stay, in a pass for gradients, and their sums, which are zero. */
 static void divide_stay(ra_rank *e)
 {
     ra_held *h = &e->held;

@@ -1,4 +1,4 @@
-/* The memory of a rank: taken before anything is read, and nothing after that. */
+/* The memory of a rank. All of it is taken before anything is read. */
 #ifndef RA_RING_RANK_MEMORY_H
 #define RA_RING_RANK_MEMORY_H
 

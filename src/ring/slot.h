@@ -25,7 +25,7 @@ ra_status ra_slot_find_delta(ra_rank *e, int64_t first, int64_t count, int64_t h
 /* Read some roles of the rows that a slot holds and that are marked in `rows`, `stride` words from plane to plane. */
 ra_status ra_slot_read(ra_rank *e, const ra_slot *slot, unsigned roles, const uint64_t *rows, int64_t stride);
 
-/* The sums of all rows that a slot holds to where virtual ranks keep them. */
+/* Write the sums of all rows of a slot to the storages in which virtual ranks keep them. */
 ra_status ra_slot_write_sums(ra_rank *e, const ra_slot *slot);
 
 /* Copy the rank's own rows that are marked into a slot that holds them. */

@@ -12,8 +12,8 @@
 #include "ring/pass.h"
 
 /*
- * Slots of a rank: room for the rows of chunks. Where sums of gradients travel there is one for the sums of the rank's
- * own rows, and one for sums that came and are to be added to them.
+ * Slots of a rank: room for the rows of chunks. If sums of gradients travel, there is one slot for the sums of the
+ * rank's own rows, and one for sums that arrive and are added to them.
  */
 enum { RA_SLOTS = 3, RA_SLOT_HOME = RA_SLOTS, RA_SLOT_ARRIVED, RA_SLOTS_MOST };
 
@@ -24,9 +24,9 @@ struct ra_reads;
  */
 typedef enum ra_delivery { RA_STORE, RA_ADD } ra_delivery;
 
-/* How the sums of gradients of the rows that travel come together. */
+/* How the sums of gradients of the travelling rows are added up over ranks. */
 typedef enum ra_sums {
-    RA_SUMS_STAY,    /* they do not: such gradients take a pass of their own, in which these rows stay */
+    RA_SUMS_STAY,    /* not at all: such gradients take a pass of their own, in which these rows stay */
     RA_SUMS_ALONG,   /* there is one sum of a row, and it goes along with the row */
     RA_SUMS_GATHERED /* each rank has sums of the rows that it reads, and their owners add them up at the end */
 } ra_sums;
@@ -35,7 +35,7 @@ typedef enum ra_sums {
 typedef struct ra_message {
     int from, to;
     int64_t phase;
-    unsigned roles;      /* bits 1 << ra_role: what it carries, one role after the other */
+    unsigned roles;      /* bits 1 << ra_role: the roles that it carries, one after the other */
     int64_t head, heads; /* the key/value heads whose rows it carries; of queries, the query heads that share them */
     ra_delivery delivery;
     int64_t held;   /* the step in whose slot the sender has the rows; -1: they are its own */
@@ -48,10 +48,11 @@ typedef struct ra_message {
 typedef struct ra_rank_plan {
     ra_rank_info info;
     ra_traffic traffic;
-    bool sparing; /* own rows that are given away late travel when the step beside them is done: no room is kept */
+    bool
+        sparing; /* it has no slot for rows that it reads again: they travel when the step beside their phase is done */
 } ra_rank_plan;
 
-/* What each slot has room for. */
+/* The room of each slot. */
 typedef struct ra_slot_rows {
     int64_t rows[RA_SLOTS_MOST];   /* of all planes; 0: no such slot */
     unsigned roles[RA_SLOTS_MOST]; /* bits RA_BIT(role) */
@@ -75,19 +76,19 @@ typedef struct ra_strategy_kind {
      */
     void (*rows)(const struct ra_reads *reads, const ra_message *message, const ra_share *on, uint64_t *words,
                  uint64_t *scratch);
-    /* What is kept. */
+    /* The slots that a rank needs. */
     ra_slot_rows (*slot_rows)(const ra_pass *pass, int rank, const ra_rank_plan *planned);
     int (*slot)(int64_t step);
-    /* Runs of rows that the messages of one phase consist of in a rank's memory, at most, for one head and role. */
+    /* The most contiguous runs of a rank's memory in the messages of one phase, for one head and role. */
     int64_t (*runs)(const ra_pass *pass, int rank, const ra_rank_plan *planned);
     /* The slot for own rows that are read again for a phase. */
     int (*slot_again)(const ra_rank_plan *planned, int64_t phase);
     int64_t own_step; /* the step that works on own rows in their slot; -1: none does, they are copied */
     ra_sums sums;
-    bool reads_everything;      /* a rank is given all rows, whatever it needs */
+    bool reads_everything;      /* a rank gets all rows, also those that it does not read */
     bool has_spans;             /* the spans of a run in one piece are reproduced */
     bool hop_a_message;         /* each message is a hop; else all messages of a phase are one */
-    ra_traffic_counter traffic; /* what the plan counts, in its own way */
+    ra_traffic_counter traffic; /* the count of the plan, which shares no code with the messages */
 } ra_strategy_kind;
 
 #endif

@@ -104,7 +104,7 @@ static bool send(const ra_pass *pass, int rank, int64_t phase, int64_t *cursor, 
     return true;
 }
 
-/* What the receiver reads of the sender's rows of the part; of sums, what the sender needed of the receiver's rows. */
+/* Mark the sender's rows of the part that the receiver reads; for sums, the receiver's rows that the sender read. */
 static void rows(const ra_reads *reads, const ra_message *m, const ra_share *on, uint64_t *words, uint64_t *scratch)
 {
     const ra_pass *pass = reads->pass;

@@ -146,7 +146,7 @@ static int slot_again(const ra_rank_plan *planned, int64_t phase)
     return planned->sparing ? slot(phase - 1) : SLOT_AGAIN;
 }
 
-/* Received from two ranks, passed on, and given again. */
+/* Rows are received from two ranks, passed on, and own rows are given again. */
 static int64_t runs(const ra_pass *pass, int rank, const ra_rank_plan *planned)
 {
     ra_slot_rows slots = slot_rows(pass, rank, planned);

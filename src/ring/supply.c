@@ -1,4 +1,4 @@
-/* What supplies that use slots share. */
+/* Functions that the supplies with slots share. */
 #include "ring/supply.h"
 
 #include "ring/slot.h"

@@ -1,5 +1,5 @@
 /*
- * Where the rows of a step come from: one interface, chosen once a run.
+ * Where the rows of a step come from: one interface; the supply of a rank is chosen once a run.
  *
  *     supply_messages.c  other ranks send them, into slots
  *     supply_storage.c   a virtual rank reads them from where the sender would have read them, into slots
@@ -14,13 +14,13 @@ typedef struct ra_supply {
     /* Begin a message whose rows are marked in held.some, on `share`. */
     ra_status (*receive)(ra_rank *e, const ra_message *message, const ra_share *share);
     ra_status (*send)(ra_rank *e, const ra_message *message, const ra_share *share);
-    /* All messages of the phase have been begun. */
+    /* Called when all messages of the phase have been begun. */
     ra_status (*begun)(ra_rank *e);
-    /* Until the rows of the phase are here. */
+    /* Wait until the rows of the phase are here. */
     ra_status (*wait)(ra_rank *e);
-    /* Rows of a step that are worked on. */
+    /* The rows of a step that are worked on. */
     int64_t (*rows)(ra_rank *e, int64_t step);
-    /* Have the keys of a step in work.keys while its tiles run. */
+    /* Put the keys of a step into work.keys, where they stay while its tiles run. */
     ra_status (*enter)(ra_rank *e, int64_t step);
     void (*leave)(ra_rank *e);
 } ra_supply;

@@ -1,6 +1,6 @@
 /*
- * Other ranks send the rows of a step. Where a run goes on, nobody sends what has travelled before: it is read from
- * storage, as by a virtual rank.
+ * Other ranks send the rows of a step. In a continued run, rows that had travelled before are not sent again: they are
+ * read from storage, as a virtual rank does.
  */
 #include "base/clock.h"
 #include "ring/slot.h"
@@ -40,7 +40,7 @@ static ra_status receive(ra_rank *e, const ra_message *m, const ra_share *share)
                                e->flight.segments - first);
 }
 
-/* Own rows that were given up and are wanted now. */
+/* Own rows that were given up and are needed again. */
 static ra_status read_again(ra_rank *e, int slot, const ra_share *share)
 {
     double start = ra_seconds();

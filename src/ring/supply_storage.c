@@ -1,7 +1,7 @@
 /*
- * A virtual rank reads the rows of a step from storage: nobody is there to send them. Sums of gradients are kept in the
- * storage of these gradients. A rank reads them with the rows, and writes them when the step is done; so what would go
- * home to their owner is there.
+ * A virtual rank reads the rows of a step from storage, because no other rank runs that could send them. Sums of
+ * gradients are kept in the storages of the gradients. A rank reads them with the rows, and writes them when the step
+ * is done; so sums that would go home are home already.
  */
 #include "ring/slot.h"
 #include "ring/supply.h"

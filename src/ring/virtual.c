@@ -1,6 +1,6 @@
 /*
- * Virtual ranks, batch after batch. Ranks that read their keys where they lie wait for nobody: a batch is up to eight
- * of them, whose tasks are one list, and a thread that finds none left of one rank goes on with those of the next.
+ * Virtual ranks, batch after batch. Ranks that read their keys in place never wait: a batch is up to eight of them,
+ * whose tasks are one list. A thread that finds no task left of one rank goes on with the next rank.
  * Ranks whose rows are read from storage are batches of one, which goes through its steps.
  */
 #include "ring/virtual.h"
@@ -24,7 +24,7 @@
 typedef struct member {
     ra_rank rank;
     ra_rank_stats stats;
-    double seconds; /* until its tasks could begin */
+    double seconds; /* seconds before its tasks could begin */
 } member;
 
 /* What the batches have in common. */
@@ -36,11 +36,11 @@ typedef struct company {
     ra_rank_stats *stats; /* [ranks], or NULL */
     ra_spare spare;
     ra_background *behind;
-    char *scratch;          /* of the threads, whatever rank of a list they work for */
+    char *scratch;          /* of the threads, for all ranks of a batch */
     int64_t *ledger;        /* [ranks]: bytes sent */
     ra_arrays *arrays;      /* of all ranks */
-    double waited;          /* by the ranks before */
-    double pairs, reported; /* done by them; told to the caller */
+    double waited;          /* seconds that the ranks before waited */
+    double pairs, reported; /* done by the ranks before; reported to the caller */
 } company;
 
 /* Of all passes, each of which goes through all pairs. */
@@ -66,7 +66,7 @@ static void make(company *all, member *m, int rank)
 
 /* ---- A list of tasks --------------------------------------------------------------------------------------------- */
 
-/* All but its tasks. What it had to hold for that goes on to the next. */
+/* Prepare a rank, except its tasks. The memory for that goes on to the next rank. */
 static ra_status begin(company *all, member *m)
 {
     ra_rank *e = &m->rank;
@@ -109,7 +109,7 @@ static ra_status work(company *all, member *some, int count)
         some[i].rank.work.run.poll_user = &some[0].rank;
         some[i].rank.work.run.next = i + 1 < count ? &some[i + 1].rank.work.run : NULL;
     }
-    bool done = !all->scratch || ra_run_tasks(&some[0].rank.work.run, all->scratch); /* no scratch: nobody has a row */
+    bool done = !all->scratch || ra_run_tasks(&some[0].rank.work.run, all->scratch); /* no scratch: no rank has a row */
     all->reported = some[0].rank.tally.pairs_reported;
     for (int i = 0; i < count; i++)
         all->pairs += some[i].rank.tally.counts.pairs_visible;

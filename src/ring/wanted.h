@@ -7,10 +7,10 @@
 /* Note the rows that are marked in held.some, on the keys of the phase that is being started. */
 void ra_wanted_add(ra_rank *e, const ra_share *share);
 
-/* Read what was noted: in the background, or at once. */
+/* Read the noted rows: in the background, or at once. */
 ra_status ra_wanted_start(ra_rank *e);
 
-/* Until it is read; RA_ERROR_CANCELLED if the run is asked to stop before that. */
+/* Wait until they are read; RA_ERROR_CANCELLED if the run is asked to stop before that. */
 ra_status ra_wanted_wait(ra_rank *e);
 
 #endif
