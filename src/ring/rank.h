@@ -70,7 +70,7 @@ typedef struct ra_work {
 /* Finished rows that are being written to storage. */
 typedef struct ra_written {
     ra_tensor output, lse;
-    int64_t at;
+    int64_t at; /* the first of these rows in storage */
 } ra_written;
 
 typedef struct ra_flight {
@@ -80,7 +80,7 @@ typedef struct ra_flight {
     bool late;             /* some of its messages have not been started */
     bool to_add;           /* it brings sums that are to be added to those at home */
     int64_t wanted_phase;  /* the phase whose rows are to be read from storage; -1: none */
-    uint8_t *sparing;      /* [ranks]: who gives rows away late; NULL: nobody does */
+    uint8_t *sparing;      /* [ranks]: 1: a sparing rank; NULL: none is */
     ra_background *behind; /* reads ahead and writes behind for a virtual rank; NULL: it does so itself */
     ra_written written;    /* the rows that the background writes */
     double seconds_behind; /* time of the background */
