@@ -1,4 +1,4 @@
-/* What is written shares no memory with arrays of the pattern. See arrays.h. */
+/* Checks that outputs share no memory with arrays of the pattern. See arrays.h. */
 #include "plan/arrays.h"
 
 #include "base/overlap.h"

@@ -5,8 +5,8 @@
 #include "plan/pattern.h"
 
 /*
- * The tensors of a run, of which the first `inputs` are read and the others written; a NULL one is not there. RA_OK if
- * none that is written shares memory with an array of the pattern.
+ * The tensors of a run: the first `inputs` are read, the others are written, NULL stands for none. RA_OK if no written
+ * tensor shares memory with an array of the pattern.
  */
 ra_status ra_pattern_check_apart(const ra_pattern *pattern, const ra_tensor *const tensors[], const char *const names[],
                                  int inputs, int count);

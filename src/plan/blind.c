@@ -1,4 +1,4 @@
-/* Whether a query sees no key at all: what every run asks of every row that it finishes. See pattern.h. */
+/* Whether a query sees no key at all. Every run asks this for every row that it finishes. See pattern.h. */
 #include "base/checked.h"
 #include "plan/row_bits.h"
 
@@ -19,7 +19,7 @@ static bool keeps_any(const ra_pattern *p, int64_t head, int64_t position, const
     return false;
 }
 
-/* Where a mask says it pair by pair: the first word with a key that is seen ends the search. */
+/* With a mask of pairs: the search ends at the first word with a visible key. */
 static bool blind_by_mask(const ra_pattern *p, int64_t head, int64_t position)
 {
     for (int branch = 0; branch < ra_pattern_branches(p, head); branch++) {
@@ -35,9 +35,10 @@ static bool blind_by_mask(const ra_pattern *p, int64_t head, int64_t position)
 }
 
 /*
- * Every term lets a position of the sequence see itself, but a dilated one only if some branch has it, and kept blocks
- * only if the diagonal is among them, and lengths only if its key is valid. What intervals let a query behind the last
- * key see has that key, in its row of blocks if there are any; what a branch lets it see need not.
+ * A position of the sequence sees itself through every term, with three exceptions: a dilated term whose branches do
+ * not select it, kept blocks without the diagonal, and lengths that hide its key. If a query behind the last key sees a
+ * key through intervals, it sees the last one (of its row of blocks, if there are blocks). Through a branch it need
+ * not.
  */
 bool ra_pattern_blind(const ra_pattern *p, int64_t head, int64_t position)
 {

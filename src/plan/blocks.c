@@ -36,7 +36,7 @@ static int64_t row_target(const ra_blocks *b, int64_t row)
     return b->filled + more;
 }
 
-/* Blocks that local and global terms keep in a row that is not global. There is no mask: the diagonal is among them. */
+/* Blocks that local and global terms keep in a row that is not global. Without a mask, so the diagonal is kept. */
 static int64_t row_local(const ra_blocks *b, int64_t row)
 {
     int64_t lo = ra_max(b->global, ra_max(0, row - b->local)), hi = ra_min(b->count, ra_add_clamped(row + 1, b->local));
@@ -85,7 +85,7 @@ static const uint64_t *mask_row(const ra_blocks *b, int64_t head, int64_t row)
     return b->mask + ((b->mask_by_head ? head : 0) * b->count + row) * ra_blocks_words(b->count);
 }
 
-/* Everything but what is random. */
+/* Set the bits of all blocks that are kept without random ones. */
 static void set_regular(const ra_blocks *b, int64_t head, int64_t row, const window *w)
 {
     if (row < b->global) {
@@ -106,7 +106,7 @@ static void set_regular(const ra_blocks *b, int64_t head, int64_t row, const win
             w->bits[i] |= mask_row(b, head, row)[w->first / 64 + i];
 }
 
-/* Whether a block is kept by something that is not random, for columns outside of a window. */
+/* Whether a block is kept without the random ones, for columns outside of a window. */
 static bool regular(const ra_blocks *b, int64_t head, int64_t row, int64_t column)
 {
     int64_t distance = row > column ? row - column : column - row;
@@ -114,7 +114,7 @@ static bool regular(const ra_blocks *b, int64_t head, int64_t row, int64_t colum
            (b->mask && mask_row(b, head, row)[column / 64] >> (column % 64) & 1);
 }
 
-/* Where the window is the whole row, its bits say what is regular: shuffled columns never come twice. */
+/* If the window is the whole row, its bits are the regular blocks: shuffled columns never come twice. */
 static int64_t set_in_row(const int64_t *columns, int64_t count, int64_t left, const window *w)
 {
     for (int64_t i = 0; i < count && left > 0; i++) {
@@ -140,8 +140,8 @@ static int64_t set_in_window(const ra_blocks *b, int64_t head, int64_t row, cons
 }
 
 /*
- * The blocks of a shuffled row, one after the other, until `random` of them were not kept already. They are drawn some
- * at a time: a draw does not wait for what becomes of the one before.
+ * Go through the blocks of a shuffled row until `random` of them were not kept already. Several are drawn at a time, so
+ * that a draw does not wait for the result of the one before.
  */
 static void set_random(const ra_blocks *b, int64_t head, int64_t row, const window *w)
 {

@@ -1,6 +1,6 @@
 /*
  * Block-sparse patterns: which blocks of keys a block of queries keeps. Blocks are `size` positions, counted from
- * key 0. Kept are, united: the diagonal and `local` blocks to each side of it, the first `global` rows and
+ * key 0. The union of these is kept: the diagonal and `local` blocks to each side of it, the first `global` rows and
  * columns, every `stride`-th diagonal, what a mask says, and random blocks beside all these.
  */
 #ifndef RA_PLAN_BLOCKS_H
@@ -12,21 +12,21 @@
 typedef struct ra_blocks {
     int64_t size, count; /* positions of a block; blocks of the sequence */
     int64_t heads;       /* of queries */
-    int64_t local;       /* -1: not even the diagonal, which a mask replaces */
+    int64_t local;       /* -1: not even the diagonal, because a mask replaces it */
     int64_t global;
     int64_t stride; /* 0: none */
     int64_t random; /* further blocks of a row of blocks */
     uint64_t seed;
     uint64_t *mask; /* NULL, or [heads or 1][count][ra_blocks_words(count)] bits; owned */
     bool mask_by_head;
-    double wanted;         /* density: the fraction of blocks to keep; 0: not asked for. If it was, */
-    int64_t filled, extra; /* random blocks fill every row to `filled`, and `extra` of the rows, spread, to one more */
-    double density;        /* that is kept, over all heads */
+    double wanted;         /* density: the fraction of blocks to keep; 0: none was given */
+    int64_t filled, extra; /* with a density: random blocks fill rows to `filled`, `extra` of them to one more */
+    double density;        /* the fraction that is kept, over all heads */
 } ra_blocks;
 
 void ra_blocks_free(ra_blocks *blocks);
 
-/* Bytes that it holds, its mask with it. */
+/* Bytes that it holds, the mask included. */
 int64_t ra_blocks_bytes(const ra_blocks *blocks);
 
 /* The row of blocks that a query at a position is in; -1: it is before the first or behind the last, and keeps none. */
@@ -44,17 +44,17 @@ static inline int64_t ra_blocks_words(int64_t count)
 /* Choose local, global and random terms that keep the fraction `wanted`. */
 void ra_blocks_choose(ra_blocks *blocks);
 
-/* Count what is kept, of all blocks of all heads. */
+/* Count the kept blocks of all heads. */
 void ra_blocks_measure(ra_blocks *blocks);
 
-/* Whether the number of blocks that a row keeps follows from the terms alone, and that number. */
+/* Whether the number of blocks that a row keeps follows from the terms alone; and that number. */
 bool ra_blocks_countable(const ra_blocks *blocks);
 int64_t ra_blocks_kept(const ra_blocks *blocks, int64_t row);
 
 /* Whether all heads keep the same blocks. */
 bool ra_blocks_same(const ra_blocks *blocks);
 
-/* How many blocks from the diagonal kept ones are, at most; blocks->count where there is no such bound. */
+/* The largest distance of a kept block from the diagonal; blocks->count if there is no bound. */
 int64_t ra_blocks_reach(const ra_blocks *blocks);
 
 /*

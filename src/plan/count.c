@@ -1,8 +1,8 @@
 /*
  * Tiles and pairs of a workload, from the pattern: what a run counts tile by tile must come out the same. Visible pairs
- * are counted row by row, where all terms are intervals by stretches of queries that see steadily. Tiles are counted by
- * closed formulas where a group sees its keys from the first to the last in one piece, from the kept blocks where a
- * group is in one row of them, and else by going through them.
+ * are counted row by row, if all terms are intervals by stretches of queries over which each bound is constant or moves
+ * with the query. Tiles are counted by closed formulas where a group sees its keys from the first to the last in one
+ * piece, from the kept blocks where a group is in one row of them, and else by going through them.
  */
 #include "base/bits.h"
 #include "base/checked.h"
@@ -56,8 +56,8 @@ static bool groups_in_rows(const counter *c)
 }
 
 /*
- * Whether how many blocks a row keeps says it all: its queries see all of them, each is whole blocks of keys, and the
- * number follows from the terms without drawing random ones.
+ * Whether the number of kept blocks of a row is enough to count its tiles: its queries see all kept blocks, each is
+ * whole key blocks, and the number follows from the terms without drawing random blocks.
  */
 static bool numbers_suffice(const counter *c)
 {
@@ -77,7 +77,7 @@ static void count_kept_tiles(counter *c, int64_t kept, bool last)
         (double)(kept - last) * (double)b->size + (double)(ra_ceil_div(short_rows, RA_KEY_UNIT) * RA_KEY_UNIT);
 }
 
-/* Have the bits of a row of blocks at hand, or the numbers that they come to. */
+/* Make the bits of a row of blocks current, or the counts that follow from them. */
 static void turn_to_row(counter *c, int64_t row)
 {
     const ra_blocks *b = c->plan->pattern.blocks;
@@ -133,7 +133,7 @@ static double sifted_members(counter *c, int64_t position, ra_interval seen)
     return visible;
 }
 
-/* What a mask lets a query see: 64 keys after the other. */
+/* Count the keys that a mask lets a query see, 64 at a time. */
 static double masked_keys(counter *c, int64_t position)
 {
     int64_t visible = 0;
@@ -332,8 +332,8 @@ static void add_times(tally *sum, const tally *t, double times)
 }
 
 /*
- * So many stretches of queries, `period` apart, which is a multiple of RA_KEY_BLOCK; from the first to the last of them
- * queries see steadily. Then each has as much more than the one before it as that has.
+ * Count `count` stretches of queries that are `period` apart, a multiple of RA_KEY_BLOCK. Over all of them each bound
+ * is constant or moves with the query, so the counts of the stretches grow by the same number from one to the next.
  */
 static void count_stretches(counter *c, int64_t first, int64_t end, int64_t period, int64_t count)
 {
@@ -361,7 +361,7 @@ static int64_t end_of_groups(const counter *c, int64_t first, int64_t end)
     return first + ra_ceil_div(end - first, g->lanes) * g->lanes;
 }
 
-/* Where the groups begin that come back after some queries: behind those that the first cut makes shorter. */
+/* The first query whose groups repeat: the one behind the groups that the first cut makes shorter. */
 static int64_t first_whole(const counter *c, int64_t first, int64_t end)
 {
     const ra_grouping *g = &c->work->grouping;
@@ -369,7 +369,7 @@ static int64_t first_whole(const counter *c, int64_t first, int64_t end)
     return cut ? ra_min(end, end_of_groups(c, first, first + 1)) : first;
 }
 
-/* A range: groups come back to the same place in a block of keys after `period` queries. */
+/* Count a range. Groups have the same place in a key block again after `period` queries. */
 static void count_range(counter *c, int64_t first, int64_t end)
 {
     int64_t each = c->work->grouping.cut ? c->work->grouping.cut : c->work->grouping.lanes;
@@ -405,7 +405,7 @@ static void count_stripes(counter *c, const ra_share *queries)
     }
 }
 
-/* By what their positions say alone, without going through all of them. */
+/* Count groups from their positions alone, without going through all of them. */
 static void count_steady(counter *c)
 {
     const ra_share *queries = &c->work->queries;
@@ -432,7 +432,7 @@ static void count_groups(counter *c, int64_t first, int64_t groups)
         go_through(c, first, groups);
 }
 
-/* The least common multiple, 0 if one of them is 0; 0, too: it is too large. */
+/* The least common multiple; 0 if one of them is 0 or the multiple is too large. */
 static int64_t common_multiple(int64_t a, int64_t b)
 {
     int64_t multiple;
@@ -462,8 +462,8 @@ static int64_t period_of(const counter *c)
 }
 
 /*
- * So many units of `groups` groups each, from group `first` on, are of consecutive queries in whole groups, with all of
- * their segments inside the sequence: of these, what they see repeats with the period.
+ * The number of units of `groups` groups, from group `first` on, that have consecutive queries in whole groups and all
+ * of their segments inside the sequence. Their counts repeat with the period.
  */
 static int64_t repeated_units(const counter *c, int64_t first, int64_t groups, int64_t period)
 {
@@ -546,7 +546,7 @@ static void free_memory(counter *c)
     free(c->memory.sieve);
 }
 
-/* Heads that see the same count the same; those that do are seldom far apart. */
+/* Heads that see the same keys have the same counts; such heads are seldom far apart. */
 enum { REMEMBERED = 64 };
 
 static void count_heads_alone(counter *c, tally *total)
@@ -574,7 +574,7 @@ static void count_heads_alone(counter *c, tally *total)
     }
 }
 
-/* So many stacks of `heads` heads, which all see the same. */
+/* Count `stacks` stacks of `heads` heads, which all see the same keys. */
 static void count_stacks(counter *c, int64_t stacks, int64_t heads, tally *total)
 {
     memset(&c->sum, 0, sizeof c->sum);
@@ -600,7 +600,7 @@ static void count_heads(counter *c, tally *total)
         count_stacks(c, p->kv_heads, rest, total);
 }
 
-/* One batch element, which may see what the one before it sees. */
+/* Count one batch element. If it sees the same keys as the one before, the counts are reused. */
 static void count_element(counter *c, const ra_workload *w, const ra_plan *p, int64_t batch, tally *total)
 {
     ra_plan plan;

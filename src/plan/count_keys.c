@@ -1,7 +1,7 @@
 /*
- * Visible pairs of a share of the keys, from the pattern: what all queries together see of them. count.c counts for a
- * share of the queries. Where all terms are intervals, by stretches of queries that see steadily; in dilated patterns
- * key by key; in block-sparse ones row of blocks by row of blocks.
+ * Visible pairs of a share of the keys, from the pattern: the sum over all queries that see them. count.c counts for a
+ * share of the queries. If all terms are intervals, they are counted by stretches of queries over which each bound is
+ * constant or moves with the query; in dilated patterns key by key; in block-sparse ones by rows of blocks.
  */
 #include "base/bits.h"
 #include "base/checked.h"
@@ -38,7 +38,8 @@ static double sum_between(int64_t first, int64_t step, int64_t count, int64_t mo
     return (double)above * (double)most + (double)inner * (double)lowest + (double)inner * (double)(inner - 1) / 2;
 }
 
-/* Queries at `count` positions from `first` on that see steadily. */
+/* Count for the queries at `count` positions from `first` on, over which each bound is constant or moves with the
+ * query. */
 static double count_steady(const counter *c, int64_t first, int64_t count)
 {
     ra_interval head = ra_pattern_interval(&c->plan->pattern, first);
@@ -188,7 +189,7 @@ static ra_status take_memory(counter *c)
 
 /* ---- Masks ------------------------------------------------------------------------------------------------------- */
 
-/* What the query that was turned to sees of a range of keys. */
+/* Count the keys of a range that the current query sees. */
 static int64_t masked_between(ra_row_bits *bits, ra_range range)
 {
     int64_t lo = ra_max(range.first, bits->seen.lo), hi = ra_min(range.end, bits->seen.hi), pairs = 0;
@@ -229,7 +230,7 @@ static double count_head(counter *c, int64_t head)
     return pairs;
 }
 
-/* Heads that see the same count the same; those that do are seldom far apart. */
+/* Heads that see the same keys have the same counts; such heads are seldom far apart. */
 enum { REMEMBERED = 64 };
 
 static double count_element(counter *c, const ra_plan *p, int64_t batch)

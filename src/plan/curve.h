@@ -1,7 +1,7 @@
 /*
  * The order in which the tiles of a few groups of queries and a few blocks of keys are worked: cells of a square, along
- * a curve. In row order a group goes through all blocks, then the next one does. Cells outside of what there is are
- * passed over.
+ * a curve. In row order a group goes through all blocks, then the next one does. Cells without a tile are
+ * skipped.
  */
 #ifndef RA_PLAN_CURVE_H
 #define RA_PLAN_CURVE_H

@@ -1,7 +1,7 @@
 /*
  * Lays out the tasks of a backward pass. See plan.h. How much work they are: count.c.
  *
- * What a task adds to a row of the gradients by keys and values must not depend on how tasks are divided. So groups end
+ * The order of additions to a row of d_key and d_value must not depend on how tasks are divided. So groups end
  * at every 64th query, tasks of one chain are in the order of their queries, and where heads share keys but see them
  * differently a task has one group. Groups of a dilated branch begin with their tile: its size follows from the problem
  * alone.
@@ -31,8 +31,8 @@ static int64_t heads_of_task(const ra_plan *p)
 }
 
 /*
- * A pass over the keys costs what it takes to reach their rows, and those of their gradients. Where heads lie beside
- * each other that is a page for each row, so tiles are long.
+ * A pass over the keys costs the time to reach their rows and the rows of their gradients. If heads lie side by side,
+ * each row is on a page of its own, so tiles are long.
  */
 static int64_t groups_of_tile(const ra_plan *p, const ra_workload *w)
 {

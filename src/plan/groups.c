@@ -10,7 +10,7 @@ static int64_t floor_div(int64_t a, int64_t b)
 }
 
 /*
- * Groups of a piece of queries that lie together. Of a piece that is cut to fit, the last groups are narrow where that
+ * Groups of a piece of queries that lie together. If a piece is cut to fit, its last groups are narrow if that
  * leaves fewer lanes without a row.
  */
 typedef struct piece {

@@ -1,7 +1,7 @@
 /*
  * How queries are put into groups that are worked side by side in the lanes of vectors. Groups of a share are queries
- * at consecutive positions. Groups of a branch are consecutive members of its lattice among the queries of some of
- * those.
+ * at consecutive positions. Groups of a branch are consecutive members of its lattice among the queries of some
+ * groups of the share.
  */
 #ifndef RA_PLAN_GROUPS_H
 #define RA_PLAN_GROUPS_H
@@ -23,10 +23,10 @@ static inline int ra_lanes_worked(const ra_grouping *g, int rows)
     return rows <= g->narrow ? g->narrow : g->lanes;
 }
 
-/* Queries at consecutive positions, as many as there are lanes or less. */
+/* A group: queries at consecutive positions, no more than there are lanes. */
 typedef struct ra_group {
     int64_t query; /* the first one: its index in the sequence */
-    int64_t row;   /* and in the share */
+    int64_t row;   /* its row in the share */
     int rows;
 } ra_group;
 
@@ -52,8 +52,8 @@ typedef struct ra_members_walk {
     const ra_grouping *grouping;
     ra_lattice lattice;
     int64_t next, end;           /* groups of the share still to come */
-    int64_t member, last_member; /* members of the queries that are looked at, still to come */
-    int64_t query, row;          /* the first of these */
+    int64_t member, last_member; /* members among the current queries that are still to come */
+    int64_t query, row;          /* the first of the current queries */
 } ra_members_walk;
 
 ra_members_walk ra_members_begin(const ra_share *queries, const ra_grouping *grouping, ra_lattice lattice,

@@ -1,7 +1,7 @@
 /*
  * Padded batches: which keys of each batch element are valid, by index, and perhaps the position of its first query.
  * A plan keeps the values that it was made for. A run may have others in the caller's array, as long as no element has
- * keys that the plan has not.
+ * keys that the plan does not have.
  */
 #ifndef RA_PLAN_LENGTHS_H
 #define RA_PLAN_LENGTHS_H
@@ -32,13 +32,13 @@ typedef struct ra_lengths_limits {
 /* The same with the values that the caller's array has now. */
 ra_lengths ra_lengths_now(const ra_lengths *lengths);
 
-/* Whether these values are others than those of the plan. */
+/* Whether these values differ from those of the plan. */
 bool ra_lengths_changed(const ra_lengths *lengths);
 
-/* RA_OK when the caller's values are legal, and no element has keys that the plan has not. */
+/* RA_OK if the caller's values are legal and no element has keys that the plan does not have. */
 ra_status ra_lengths_check_now(const ra_lengths *lengths, const ra_lengths_limits *limits);
 
-/* RA_OK when the values are legal for a problem. */
+/* RA_OK if the values are legal for a problem. */
 ra_status ra_lengths_check(const ra_lengths *lengths, const ra_lengths_limits *limits);
 
 void ra_lengths_free(ra_lengths *lengths);

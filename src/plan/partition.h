@@ -1,6 +1,6 @@
 /*
  * Which rank holds which rows of a sequence. A share is a rank's rows: ranges of consecutive positions, in order, one
- * after the other in the rank's memory. Shares are computed, not listed, where there would be many ranges.
+ * after the other in the rank's memory. Striped shares have many ranges: these are computed, not listed.
  */
 #ifndef RA_PLAN_PARTITION_H
 #define RA_PLAN_PARTITION_H
@@ -21,7 +21,7 @@ typedef struct ra_share {
     int64_t length, first, step;  /* striped: range i is block first + i * step of a sequence of this length */
 } ra_share;
 
-/* Part of a sequence and who has it. */
+/* A part of a sequence, and the rank that has it. */
 typedef struct ra_owned {
     int64_t first, end;
     int64_t row; /* of `first`, in its rank's share */
@@ -32,10 +32,10 @@ typedef struct ra_partition {
     int64_t length;
     int ranks;
     int64_t stripes;    /* > 0: striped over this many ranks; the lists below are then empty */
-    int64_t part_count; /* parts of the sequence in the order of positions, */
-    int64_t room;       /* and how many there is room for */
+    int64_t part_count; /* parts, in the order of positions */
+    int64_t room;       /* parts that there is room for */
     ra_owned *parts;
-    ra_range *ranges; /* the same by rank; rank r has those from starts[r] to starts[r + 1] */
+    ra_range *ranges; /* by rank: rank r has ranges starts[r] .. starts[r + 1] - 1 */
     int64_t *starts;  /* [ranks + 1] */
 } ra_partition;
 

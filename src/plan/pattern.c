@@ -29,7 +29,7 @@ int64_t ra_term_never_repeats(const ra_term *term)
 
 /* ---- Intervals --------------------------------------------------------------------------------------------------- */
 
-/* With both ends inside of the keys, and an empty one's ends together. */
+/* The interval with both ends inside the keys; an empty interval has equal ends. */
 static ra_interval held_within(ra_interval seen, int64_t kv_len)
 {
     int64_t lo = ra_max(0, ra_min(seen.lo, kv_len));
@@ -94,8 +94,8 @@ ra_interval ra_pattern_hull(const ra_pattern *p, int64_t first, int64_t count)
     return nothing || hull.lo >= hull.hi ? (ra_interval){0, 0} : hull;
 }
 
-/* Up to the next jump ends move by one position at most from one query to the next: what holds at both ends of a
- * stretch holds everywhere in it. */
+/* Up to the next jump, ends move by at most one position from one query to the next. So if a bound is constant, or
+ * moves with the query, between the ends of a stretch, it does so everywhere in it. */
 static bool steady_between(const ra_pattern *p, int64_t first, int64_t last)
 {
     ra_interval a = ra_pattern_interval(p, first), b = ra_pattern_interval(p, last);
@@ -112,7 +112,7 @@ int64_t ra_pattern_steady_end(const ra_pattern *p, int64_t first, int64_t end)
             int64_t jump = p->terms[i].kind->next_jump(&p->terms[i], position);
             end = ra_min(end, ra_add_clamped(jump, first - position));
         }
-    int64_t steady = first, beyond = end; /* the last that is, and the first that is not known to be */
+    int64_t steady = first, beyond = end; /* the last query known to be in the stretch; the first one not known to be */
     while (beyond - steady > 1) {
         /* Mostly it is the whole stretch. */
         int64_t middle = beyond == end && steady == first ? end - 1 : steady + (beyond - steady) / 2;
@@ -146,7 +146,7 @@ bool ra_pattern_same(const ra_pattern *p, int64_t head, int64_t other)
     return true;
 }
 
-/* Grouped: the branch of a head, when the first heads % count branches have a head more than the others. */
+/* Mode grouped: the branch of a head. The first heads % count branches have one head more than the others. */
 static int branch_of_head(const ra_dilation *d, int64_t head)
 {
     int64_t each = d->heads / d->count, more = d->heads % d->count, with_more = more * (each + 1);
@@ -192,7 +192,7 @@ int64_t ra_branch_first(const ra_pattern *p, const ra_lattice *l)
     return p->blocks ? 0 : p->dilation ? -l->shift : INT64_MIN;
 }
 
-/* The keys of the position's segment. A segment that has none is empty at its side of them. */
+/* The keys of the position's segment. For a segment without keys: an empty interval, at the nearer end of the keys. */
 static ra_interval keys_of_segment(const ra_pattern *p, const ra_lattice *l, int64_t position)
 {
     if (position < -l->shift)
@@ -263,8 +263,8 @@ ra_seers_walk ra_seers_begin(const ra_pattern *p, const ra_lattice *l, ra_interv
     return (ra_seers_walk){p, l, keys, ra_branch_seers(p, l, keys, queries)};
 }
 
-/* Queries that see nothing are between others where one packed sequence ends and another begins, and outside of what
- * lengths leave. */
+/* Queries that see nothing can lie between others: where one packed sequence ends and the next begins, and where
+ * lengths hide all keys. */
 bool ra_seers_next(ra_seers_walk *w, ra_interval *seers)
 {
     const ra_pattern *p = w->pattern;
@@ -404,7 +404,7 @@ static ra_status parse_term(ra_parser *p, ra_pattern *pattern)
     return RA_OK;
 }
 
-/* An array of the caller that no term takes is a mistake. */
+/* An array of the caller that no term uses is an error. */
 static ra_status check_used(const ra_parser *p, const ra_pattern *pattern, const char *term, const ra_tensor *array)
 {
     bool used = !array;
