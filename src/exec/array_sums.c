@@ -168,7 +168,7 @@ static void find_positions(pairs *t, const ra_plan *p)
         t->key_position[k] = ra_lattice_position(&at->lattice, at->first + k) + p->key_position;
 }
 
-/* Whether a term comes before softcap, which then has a part in its gradient. */
+/* Whether a term comes before softcap, whose derivative is then a factor of its gradient. */
 static bool before_cap(const ra_scores *s, ra_score_kind term)
 {
     for (int i = 0; i < s->count && s->terms[i] != RA_SCORE_SOFTCAP; i++)
@@ -189,7 +189,7 @@ static inline float gradient_at(const pairs *t, const float *cap, int key, int l
     return cap ? t->d_scores[at] * cap[at] : t->d_scores[at];
 }
 
-/* Two sums in turn: an addition to a digit waits for the one before. */
+/* Two sums are added to in turn, because an addition to a digit waits for the one before. */
 static void add_slope(const pairs *t, const float *cap, ra_exact_sum *sum)
 {
     ra_exact_sum odd = {0};
@@ -226,7 +226,7 @@ static void add_entries(const pairs *t, const float *cap, int64_t reach, ra_exac
     *touched = (ra_array_touched){first, last + 1};
 }
 
-/* Elements of a bias are floats, which whoever shares them adds to in the order of the chains. */
+/* Elements of a bias are floats. Chains that share them add to them in the order of the chains. */
 static void add_bias(const pairs *t, const float *cap, const ra_plan *p, const ra_tensor *bias, int64_t batch)
 {
     const ra_score_place *at = t->place;
@@ -296,7 +296,7 @@ void ra_array_task_add(ra_array_task *task, const ra_score_place *place, int lan
         carry_all(task);
 }
 
-/* Sums of a task to those of the run; the task's are zero then. */
+/* Add the sums of a task to those of the run, and clear the task's. */
 static void move(ra_exact_sum *from, int64_t count, ra_exact_sum *to)
 {
     ra_exact_merge(to, from, count);

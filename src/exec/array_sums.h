@@ -18,13 +18,13 @@
 
 #include <stdatomic.h>
 
-/* Where the exact sums of a run are, in sums; `count` is all of them. */
+/* The places of the exact sums of a run, counted in sums; `count` is the number of all of them. */
 typedef struct ra_array_layout {
     int64_t slopes, table, keys, sinks;
     int64_t count;
 } ra_array_layout;
 
-/* Those of a run, or of a rank. */
+/* The sums of a run, or of a rank. */
 typedef struct ra_array_sums {
     const ra_plan *plan;
     ra_exact_sum *slopes;  /* [heads]; NULL: not wanted, as below */
@@ -38,21 +38,21 @@ typedef struct ra_array_sums {
 /* Whether a gradient of an array is wanted at all. */
 bool ra_array_sums_wanted(const ra_plan *plan);
 
-/* Whether that of a bias is, which has a row for each query. */
+/* Whether the gradient of a bias with a row for each query is wanted. */
 bool ra_array_sums_by_pair(const ra_plan *plan);
 
 ra_array_layout ra_array_sums_lay_out(const ra_plan *plan);
 
-/* Sums that are zero, in memory for layout.count of them. */
+/* Begin with sums of zero, in memory for layout.count of them. */
 void ra_array_sums_begin(ra_array_sums *sums, const ra_plan *plan, ra_exact_sum *memory);
 
-/* Zeros in the gradient of a bias that has an element for each pair: before the first run, or rank, adds to it. */
+/* Clear the gradient of a bias that has an element for each pair, before the first run or rank adds to it. */
 void ra_array_sums_clear(const ra_plan *plan);
 
 /* Whether chains add to the same elements of a bias, so that each must follow the one before through the keys. */
 bool ra_array_sums_follow(const ra_array_sums *sums);
 
-/* What rows give to the sinks: all of both tensors, whose first head is `first_head`. */
+/* Add what the rows of both tensors contribute to the sinks; their first head is `first_head`. */
 void ra_array_sums_rows(ra_array_sums *sums, int64_t first_head, const ra_tensor *lse, const ra_tensor *delta);
 
 /* Write the gradients, rounded. */
@@ -60,7 +60,7 @@ void ra_array_sums_finish(ra_array_sums *sums);
 
 /* ---- Of a task --------------------------------------------------------------------------------------------------- */
 
-/* Entries of a head's row in a task's table that are not zero, at most. */
+/* The range of entries of one head in a task's table that may be other than zero. */
 typedef struct ra_array_touched {
     int64_t first, end;
 } ra_array_touched;
@@ -72,7 +72,7 @@ typedef struct ra_array_task {
     ra_exact_sum *slopes;      /* [heads] */
     ra_exact_sum *table;       /* [heads or 1][2 reach + 1] */
     ra_array_touched *touched; /* [heads or 1] */
-    int64_t additions;         /* to one sum since the last carry, at most */
+    int64_t additions;         /* the most additions to one sum since the last carry */
 } ra_array_task;
 
 /* Scratch of a worker whose tasks have `heads` heads. It is zeroed once; a task leaves it zeroed. */
@@ -83,13 +83,13 @@ void ra_array_task_begin(ra_array_task *task, const ra_plan *plan, ra_array_sums
 
 /*
  * The gradients of the scores of a tile, after all terms: d_scores[key][lane], of keys and lanes of `place`. cap_slope:
- * the derivative of softcap, laid out the same; NULL: there is none. To be called when it is the task's turn to add to
- * the keys.
+ * the derivative of softcap, laid out the same; NULL: there is none. Call it when it is the task's turn to add to the
+ * keys.
  */
 void ra_array_task_add(ra_array_task *task, const ra_score_place *place, int lanes, const float *d_scores,
                        const float *cap_slope);
 
-/* Add what the task has to the sums of the run. */
+/* Add the sums of the task to those of the run. */
 void ra_array_task_end(ra_array_task *task);
 
 #endif

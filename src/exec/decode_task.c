@@ -16,7 +16,7 @@ typedef struct decode_task {
     float *state;                           /* [heads][head_rows][unit_floats] */
     int *begin, *end;                       /* [queries] */
     float *key, *value;                     /* room for a block of one head, widened */
-    ra_decode_call call;                    /* what is the same for every block is set once */
+    ra_decode_call call;                    /* fields that are the same for every block are set once */
     bool staged;
     ra_score_rows scores;
 } decode_task;
@@ -91,8 +91,7 @@ static bool heads_inside(const ra_tensor *t)
 
 /* Rows of one head as the kernel reads them. */
 typedef struct readable {
-    const void
-        *rows; /* where the row of the block's first position is, or would be: those below `skip` are not touched */
+    const void *rows; /* the row of the block's first position, present or not: rows below `skip` are not read */
     ra_dtype dtype;
     int64_t stride;
 } readable;
@@ -109,7 +108,7 @@ static readable readable_rows(const ra_run *run, const ra_tensor *t, int64_t bat
     return (readable){packed, RA_F32, t->dim};
 }
 
-/* What each query sees of a block; counts the pairs of `heads` key/value heads. */
+/* Find the keys of a block that each query sees, and count the pairs of `heads` key/value heads. */
 static double see_block(ra_worker *w, const decode_task *t, const ra_tiles *tiles, const ra_block *block, int64_t heads)
 {
     const ra_plan *p = w->run->plan;

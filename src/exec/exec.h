@@ -17,7 +17,7 @@
 
 typedef struct ra_counts {
     double tiles, pairs_visible, pairs_worked;
-    int threads; /* that really worked */
+    int threads; /* threads that worked */
 } ra_counts;
 
 /*
@@ -47,19 +47,19 @@ typedef struct ra_run {
     const ra_kernel *kernel;
     const ra_tensor *q, *output, *lse; /* lse may be NULL */
     bool whole;                        /* q holds the whole sequence, not the workload's rows alone */
-    bool whole_output;                 /* so do output and lse; */
-    int64_t output_first;              /* if not, their first row is this one of the workload's */
+    bool whole_output;                 /* output and lse hold the whole sequence */
+    int64_t output_first;              /* if they do not: the row of the workload that is their first */
     const ra_keys *keys;               /* [key_sets]: sets of keys that are worked one after the other */
     int64_t key_sets;
-    ra_interval within; /* of those keys, the positions to work on */
+    ra_interval within; /* the positions of these keys to work on */
     int64_t spans;      /* parts of the keys that are tasks of their own */
     float *states;      /* NULL: in scratch, and rows are finished with their task; else [spans][units] */
-    bool resume;        /* states hold what was seen before */
+    bool resume;        /* states hold the result of earlier keys */
     ra_poll poll;       /* NULL: none */
     void *poll_user;
-    ra_counts *counts;        /* what was done is added to them */
+    ra_counts *counts;        /* the counts of the run are added to them */
     ra_scratch scratch;       /* of each thread; filled by ra_run_tasks */
-    double busy;              /* seconds that threads were in its tasks, those of all of them added up */
+    double busy;              /* seconds in its tasks, added up over threads */
     struct ra_run *next;      /* NULL, or the run whose tasks are taken after those of this one */
     struct ra_shared *shared; /* between threads: see executor.c */
 } ra_run;
@@ -82,9 +82,9 @@ ra_status ra_execute_nothing(const ra_plan *plan, const ra_kernel *kernel, const
                              const ra_tensor *lse, ra_stats *stats);
 
 /*
- * Work through the tasks of `run` and of those that come next, which have one span each and the same poll, with as many
- * threads as any of them has and scratch for all of these: scratch_bytes each, of the run that has most. False: the
- * poll asked to stop.
+ * Work through the tasks of `run` and of the runs that follow it (run.next). All have one span and the same poll. The
+ * threads are those of the run with most threads; `scratch` has scratch_bytes of the run with most for each thread.
+ * False: the poll asked to stop.
  */
 bool ra_run_tasks(ra_run *run, char *scratch);
 
@@ -94,7 +94,7 @@ void ra_run_merge(const ra_run *run, float *into, float *from);
 /* Write the rows of groups first .. first + count - 1, of all batches and heads, from the states. Destroys these. */
 void ra_run_finish(const ra_run *run, int64_t first, int64_t count);
 
-/* A run of one batch element, where elements differ in what they see. */
+/* A run of one batch element, for patterns in which elements see different keys. */
 typedef struct ra_element_run {
     ra_run run;
     ra_plan plan;
@@ -128,7 +128,7 @@ static inline float *ra_unit_state(const ra_run *run, int64_t span, int64_t unit
 /* Rows of a tensor from (batch, seq, head) on. */
 ra_rows ra_rows_at(const ra_tensor *tensor, int64_t batch, int64_t seq, int64_t head);
 
-/* Where a group's first row is in q. */
+/* The place of a group's first row in q. */
 static inline int64_t ra_query_row(const ra_run *run, const ra_group *group)
 {
     return run->whole ? group->query : group->row;
@@ -137,22 +137,23 @@ static inline int64_t ra_query_row(const ra_run *run, const ra_group *group)
 /* A walk over the blocks of the keys that are here and that the tiles' groups need, in order. */
 typedef struct ra_key_walk {
     const ra_keys *keys;
-    const ra_tensor *k, *v; /* of the head, */
-    int64_t head;           /* which is this one of theirs */
+    const ra_tensor *k, *v; /* tensors of the head */
+    int64_t head;           /* its number in these tensors */
     const uint64_t *words;
     const int64_t *before;
     ra_tiles *tiles;
     ra_interval within; /* positions */
     int64_t next_range;
     ra_range range;
-    ra_block block; /* that is being looked at */
+    ra_block block; /* the block now */
     uint64_t left;  /* its members that are still to come */
     int64_t index[RA_KEY_BLOCK];
 } ra_key_walk;
 
 /*
- * A block with its rows: member block.first + block.skip is row `row` of k and v, and the others follow `step` rows
- * apart; or, with an index, rows are where that says, from that member on, and below 0 not here and seen by no query.
+ * A block with its rows. Without an index, member block.first + block.skip is row `row` of k and v, and the next
+ * members follow `step` rows apart. With an index, it gives the row of each member from that one on; a row below 0 is
+ * not here, and no query sees it.
  */
 typedef struct ra_key_block {
     ra_block block;

@@ -53,7 +53,7 @@ void ra_state_clear(float *state, int lanes, int64_t floats)
 
 static const double ln2 = 0.69314718055994530942;
 
-/* One more logit in the softmax of a row, which has no value. */
+/* One more logit in the softmax of a row, without a value. */
 static bool has_sinks(const ra_plan *p)
 {
     return p->scores && p->scores->sinks.data;
@@ -72,7 +72,7 @@ static void add_sink(const ra_plan *p, int64_t head, int rows, int lanes, float 
         state[lanes + i] = (float)((double)state[lanes + i] + exp2(sink - (double)state[i]));
 }
 
-/* The log-sum-exp of a row: of one that saw nothing but -inf, what the sink gives. */
+/* The log-sum-exp of a row. If all of its scores were -inf, it is the sink. */
 static double lse_of(const ra_plan *p, int64_t head, bool empty, float max, float sum)
 {
     double sink = has_sinks(p) ? ra_tensor_get(&p->scores->sinks, 0, 0, head, 0) : -INFINITY;
@@ -186,7 +186,7 @@ static int64_t tasks_of(const ra_run *run)
     return run->work->tasks * run->spans;
 }
 
-/* What a thread has done for a run. */
+/* Add the counts of a thread to those of a run. */
 static void hand_in(ra_worker *w, ra_run *run)
 {
     ra_counts *all = run->counts;
@@ -268,7 +268,7 @@ static void note_threads(ra_run *run, int threads)
         r->counts->threads = threads;
 }
 
-/* One thread asks nothing of OpenMP, whose regions cost more than a small problem. */
+/* One thread runs without OpenMP, because a parallel region costs more than a small problem. */
 static void work_alone(ra_run *run, char *scratch)
 {
     ra_worker worker = {run, scratch, {0, 0, 0, 0}, 0, true};
@@ -279,7 +279,7 @@ static void work_alone(ra_run *run, char *scratch)
 static void work_together(ra_run *run, char *scratch, int64_t each, int threads)
 {
     int dynamic = omp_get_dynamic();
-    omp_set_dynamic(0); /* as many threads as were asked for, whatever else the machine does */
+    omp_set_dynamic(0); /* OpenMP must not take fewer threads than were asked for */
 #pragma omp parallel num_threads(threads)
     {
         int me = omp_get_thread_num();
@@ -356,7 +356,7 @@ void ra_run_finish(const ra_run *run, int64_t first, int64_t count)
 
 /* ---- A whole problem in one piece -------------------------------------------------------------------------------- */
 
-/* The caller's progress callback, and the last that was told it. */
+/* The caller's progress callback, and the figure that it was last called with. */
 typedef struct reporter {
     const ra_plan *plan;
     double reported;
@@ -434,7 +434,7 @@ ra_status ra_execute(const ra_plan *p, const ra_kernel *kernel, const ra_tensor 
     return prove(p, stats);
 }
 
-/* The progress callback is told that all of nothing is done. */
+/* Call the progress callback once, although there is nothing to do. */
 ra_status ra_execute_nothing(const ra_plan *p, const ra_kernel *kernel, const ra_tensor *output, const ra_tensor *lse,
                              ra_stats *stats)
 {

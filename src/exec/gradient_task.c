@@ -244,8 +244,8 @@ static ra_rows rows_of(const gradient_task *t, const ra_tensor *tensors, query_t
 
 /*
  * The log-sum-exp in base 2 as a sum of two floats, so that scores near to it keep all their digits; and delta, times
- * scale unless scores have a stage. A row of the lowest scores there are has weights that its log-sum-exp cannot tell:
- * it gives no gradients.
+ * scale unless scores have a stage. If all scores of a row are the lowest there are, its log-sum-exp does not
+ * determine its weights: the row gives no gradients.
  */
 static void pack_statistics(const gradient_task *t, const unit *u, query_tensors at, int rows)
 {

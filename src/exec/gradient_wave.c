@@ -44,7 +44,7 @@ bool ra_gradient_done(ra_gradient_worker *w, double pairs)
     return cancelled(w->shared);
 }
 
-/* A moment without work: others may need the core, and the caller wants to be heard. */
+/* A moment without work: let others have the core, and poll. */
 static void rest(ra_gradient_worker *w, int *turns)
 {
     enum { SPINS = 2000 };
@@ -59,7 +59,7 @@ static void rest(ra_gradient_worker *w, int *turns)
     poll(w, (double)atomic_load_explicit(&w->shared->pairs_done, memory_order_relaxed));
 }
 
-/* The position first: a thread that goes on to another task changes the task before the position. */
+/* Read the position first: a thread that goes on to another task changes the task before the position. */
 static bool has_passed(const ra_claim *claim, int64_t position)
 {
     if (!claim->before)
@@ -93,7 +93,7 @@ static int64_t find_chain(ra_gradient_worker *w, int64_t task)
     return length;
 }
 
-/* Where the thread stands that works on a task; NULL: nobody does any more. */
+/* The post of the thread that works on a task; NULL: no thread does any more. */
 static const ra_post *post_of(const ra_gradient_shared *shared, int64_t task)
 {
     for (int i = 0; i < shared->threads; i++)
@@ -113,7 +113,7 @@ static bool claim_next(ra_gradient_worker *w, ra_claim *claim)
     bool any = claim->task < w->run->work->tasks && !cancelled(shared);
     if (any) {
         shared->next_task++;
-        if (claim->before == w->post) /* which is done with it */
+        if (claim->before == w->post) /* this thread itself, which is done with it */
             claim->before = NULL;
         atomic_store_explicit(&w->post->task, claim->task, memory_order_release);
         atomic_store_explicit(&w->post->position, 0, memory_order_release);
@@ -192,7 +192,8 @@ static void work(ra_gradient_worker *w)
     while (claim_next(w, &claim)) {
         if (!open_chain(w, &claim) || !work_task(w, &claim) || !close_chain(w, &claim))
             break;
-        /* The next task asks this one alone: what it hears must hold for all tasks before. */
+        /* The next task asks only this one: so a position that this task announces must hold for all tasks before it.
+         */
         if (!ra_gradient_wait(w, &claim, INT64_MAX))
             break;
         ra_gradient_passed(w, INT64_MAX);
@@ -233,7 +234,7 @@ bool ra_gradient_tasks(ra_gradient_run *run, char *scratch)
         atomic_init(&shared.posts[i].task, -1);
         atomic_init(&shared.posts[i].position, 0);
     }
-    omp_set_dynamic(0); /* as many threads as were asked for, whatever else the machine does */
+    omp_set_dynamic(0); /* OpenMP must not take fewer threads than were asked for */
 #pragma omp parallel num_threads(threads)
     {
         int me = omp_get_thread_num();

@@ -68,7 +68,7 @@ static void add_sums(whole *w, sums *s, int64_t seq, int64_t heads, int64_t dim)
     w->sum_bytes += ra_memory_rounded(seq * heads * dim * (int64_t)sizeof(float));
 }
 
-/* Which sums there are, and how many bytes they take. */
+/* Lay out the sums that are needed, and count their bytes. */
 static void lay_out_sums(whole *w)
 {
     const ra_plan *p = w->plan;
@@ -272,7 +272,7 @@ static ra_status execute_rows(whole *w, const ra_kernel *kernel)
     return status;
 }
 
-/* Nobody sees anything: all gradients are zeros, but for those of sinks. */
+/* No query sees a key: all gradients are zeros, except those of sinks. */
 static ra_status execute_nothing(whole *w, const ra_kernel *kernel)
 {
     const ra_gradient_tensors *t = w->tensors;

@@ -1,4 +1,4 @@
-/* What the threads of a backward pass know of each other. For gradient_wave.c and gradient_task.c alone. */
+/* The state that the threads of a backward pass share. For gradient_wave.c and gradient_task.c alone. */
 #ifndef RA_EXEC_GRADIENT_WORKER_H
 #define RA_EXEC_GRADIENT_WORKER_H
 
@@ -6,9 +6,9 @@
 
 #include <stdatomic.h>
 
-/* Where a thread stands, for the one that works on the next task of the chain. A cache line of its own. */
+/* A post: how far a thread has come, for the thread with the next task of the chain. It has a cache line of its own. */
 typedef struct ra_post {
-    _Atomic int64_t task;     /* that it works on, or worked on last; -1: none */
+    _Atomic int64_t task;     /* the task at work, or the last one; -1: none */
     _Atomic int64_t position; /* its task, and those before it in the chain, are done with the keys before it */
     char rest[48];
 } ra_post;
@@ -16,7 +16,7 @@ _Static_assert(sizeof(ra_post) == 64, "a cache line");
 
 /* What all threads share. */
 typedef struct ra_gradient_shared {
-    atomic_flag claiming; /* taken for as long as a task is claimed */
+    atomic_flag claiming; /* held while a task is claimed */
     int64_t next_task;
     ra_post *posts;
     int threads;
@@ -31,7 +31,7 @@ typedef struct ra_claim {
     int64_t task;
     int64_t chain;            /* batch * kv_heads + key/value head */
     int64_t in_chain, length; /* its number in the chain, and the chain's tasks */
-    const ra_post *before; /* where the thread of the task before stands; NULL: that task is done, or there is none */
+    const ra_post *before;    /* the post of the thread of the task before; NULL: that task is done, or there is none */
 } ra_claim;
 
 /* Where things are in a worker's scratch memory, in bytes. */
@@ -68,7 +68,7 @@ bool ra_gradient_task(ra_gradient_worker *worker, const ra_claim *claim);
  */
 bool ra_gradient_wait(ra_gradient_worker *worker, const ra_claim *claim, int64_t position);
 
-/* Say that this task is done with the keys before a position, as those before it are. */
+/* Announce that this task, and those before it in the chain, are done with the keys before a position. */
 static inline void ra_gradient_passed(ra_gradient_worker *worker, int64_t position)
 {
     atomic_store_explicit(&worker->post->position, position, memory_order_release);

@@ -43,13 +43,13 @@ static bool next_range(ra_key_walk *w)
     return true;
 }
 
-/* Where a position's marks are, among those of the share. */
+/* The index of a position's word among the marks of the share. */
 static int64_t word_of(const ra_key_walk *w, int64_t position)
 {
     return w->range.block + position / RA_KEY_BLOCK - w->range.first / RA_KEY_BLOCK;
 }
 
-/* The row that a position is in what is packed; it is marked. */
+/* The packed row of a marked position. */
 static int64_t packed_row(const ra_key_walk *w, int64_t position)
 {
     int64_t word = word_of(w, position);
@@ -57,9 +57,9 @@ static int64_t packed_row(const ra_key_walk *w, int64_t position)
 }
 
 /*
- * The next run of rows of the block that is being looked at: a block comes in several pieces where some of its
- * positions are nobody's here, or where they belong to several ranks. What a query sees of it may then be in more than
- * one of them only where a caller's own split cuts through a block.
+ * The next run of rows of the current block. A block comes in several pieces if some of its positions are not here, or
+ * if they belong to several ranks. A query sees keys of more than one piece only if a caller's own split cuts through a
+ * block.
  */
 static void next_run(ra_key_walk *w, ra_key_block *b)
 {
@@ -82,7 +82,7 @@ static void next_run(ra_key_walk *w, ra_key_block *b)
     w->left &= ~ra_bits(skip, rows);
 }
 
-/* Where a position's row is: -1: not here. `shift` leads from positions to rows where nothing is packed. */
+/* The row of a position; -1: it is not here. If rows are not packed, the row is the position plus `shift`. */
 static int64_t row_of(const ra_key_walk *w, int64_t position, int64_t shift)
 {
     if (!w->keys->words)
@@ -91,8 +91,8 @@ static int64_t row_of(const ra_key_walk *w, int64_t position, int64_t shift)
 }
 
 /*
- * The same where members are gathered: all that is left of the block, but of one owner. Members that are not here are
- * among them, so that what a query sees of a block is one tile for it whatever else is here.
+ * The same for gathered members: all members of the block that are left, of one owner. Members that are not here are
+ * among them, so that the visible keys of a block are one tile for a query, whatever else is here.
  */
 static void next_gathered(ra_key_walk *w, ra_key_block *b)
 {
