@@ -18,7 +18,7 @@ typedef struct bench_options {
     uint64_t seed;             /* of the queries; keys and values have the next two */
     bool quick;
     int64_t lengths[BENCH_MOST_LENGTHS]; /* of suites that take several, */
-    int length_count;                    /* so many; 0: the suite's own */
+    int length_count;                    /* 0: the lengths of the suite */
     int64_t memory;                      /* bytes that a process may hold; 0: the suite's own */
     const char *output;                  /* a file to which results are added, one JSON object a line; NULL: none */
     bool seed_table;                     /* compare: the configurations of published reports, too */

@@ -11,7 +11,7 @@ typedef struct cache_misses {
     int64_t first_level, last_level; /* data read or written that was not there */
 } cache_misses;
 
-/* The processor's counters, of this process with all its threads to come. False: they are not to be had. */
+/* The processor's counters, of this process with all its threads to come. False: they cannot be read. */
 typedef struct cache_counters {
     int first_level, last_level; /* file descriptors */
 } cache_counters;

@@ -16,7 +16,8 @@
 /* Long enough for tasks of full size. So few elements of all heads that a run takes some ten milliseconds. */
 enum { LENGTH = 2048, SHORT = 256, MOST_HEADS = 8, ELEMENTS = 512 };
 
-/* Rounds are made for so many seconds, for more where there were only few; of several the first is not counted. */
+/* Rounds are made for this many seconds, or longer if there were only few. If there are several, the first is not
+ * counted. */
 enum { FEW_ROUNDS = 4, MOST_ROUNDS = 15 };
 static const double ENOUGH_SECONDS = 1, MOST_SECONDS = 2.5;
 

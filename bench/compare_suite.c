@@ -2,7 +2,7 @@
  * ringattn bench compare: the same problems in every way there is: in one piece, over virtual ranks by each strategy
  * and in each order, over ranks that are threads, and as attention was first written, with its scores in memory. All
  * ways of a problem take turns, so that they can be compared; each is checked against the oracle, and stands beside
- * what ringattn advise would have said of it.
+ * what ringattn advise would have predicted.
  */
 #include "calibration.h"
 #include "harness.h"

@@ -229,7 +229,7 @@ ra_status layer_pass(layer_run *run, double *seconds, double *share)
     return status;
 }
 
-/* ---- What may be said of it -------------------------------------------------------------------------------------- */
+/* ---- What the row says ------------------------------------------------------------------------------------------- */
 
 bool layer_right(const layer_run *run)
 {

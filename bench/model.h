@@ -39,7 +39,7 @@ typedef struct model_work {
     model_kind kind;
     int ranks, threads;      /* of each */
     bool together;           /* ranks work at the same time, not one after the other, */
-    int cores;               /* on so many */
+    int cores;               /* cores that they share */
     double passes;           /* times that all pairs are worked on: 2 in some backward passes */
     model_load all, busiest; /* of all ranks, and of the one that works on most pairs */
 } model_work;

@@ -1,4 +1,4 @@
-/* Samples of one thing measured, and what may be said of them. */
+/* Samples of one case, and their statistics. */
 #ifndef BENCH_SAMPLING_H
 #define BENCH_SAMPLING_H
 

@@ -304,7 +304,7 @@ ra_status subject_sample(void *user, sample *taken)
     return RA_OK;
 }
 
-/* ---- What may be said of it -------------------------------------------------------------------------------------- */
+/* ---- What the row says ------------------------------------------------------------------------------------------- */
 
 const ra_plan *subject_plan(const subject *s)
 {

@@ -13,7 +13,7 @@
 enum { LEAST_SAMPLES = 3 };
 static const char SECONDS[] = "seconds.median";
 
-/* What may be said of a row that is in both files. */
+/* The verdicts on a row that is in both files. */
 typedef enum verdict {
     SAME,
     FASTER,

@@ -84,7 +84,7 @@ static void say_rows(arena *a, const rows *r, section *s)
         section_say(a, s, "%d more %s left out for newer ones of the same configuration.", r->replaced,
                     r->replaced == 1 ? "was" : "were");
     if (r->unusable)
-        section_say(a, s, "%d line%s could not be used: see what the command said of them.", r->unusable,
+        section_say(a, s, "%d line%s could not be used: the command has named them on standard error.", r->unusable,
                     r->unusable == 1 ? "" : "s");
     different(a, r, "machine.processor", &machines);
     if (machines > 1)

@@ -5,7 +5,7 @@
 #include <math.h>
 
 static const double LN2 = 0.69314718055994530942, MIB = 1 << 20;
-enum { POINTS = 200 }; /* of a line; longer logs are drawn as means of so many steps */
+enum { POINTS = 200 }; /* of a line; of longer logs, means over several steps are drawn */
 
 typedef double (*figure)(const training_step *s);
 

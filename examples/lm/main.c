@@ -189,7 +189,7 @@ static int parse(int argc, char **argv, lm_options *o, const lm_world *world)
     return optind < argc ? lm_say(world, LM_USAGE, "'%s': is no option; see lm --help", argv[optind]) : LM_OK;
 }
 
-/* What can be said of the settings of a training before anything is read. */
+/* Checks of the settings of a training before anything is read. */
 static int check(const lm_options *o, const lm_world *world)
 {
     enum { MOST = 1 << 16 };

@@ -97,7 +97,7 @@ static int64_t wide(const lm_config *c)
     return LM_WIDER * c->embed > LM_BYTES ? LM_WIDER * c->embed : LM_BYTES;
 }
 
-/* What is taken here and by the training for so many tokens on a rank, the layer aside. */
+/* Bytes that are taken here and by the training for `tokens` tokens on a rank, without the layer. */
 static int64_t own_bytes(const lm_config *c, int64_t tokens, int64_t saved, bool train)
 {
     int64_t count = lm_parameter_count(c), piece = piece_tokens(tokens), bytes = lm_taken();
@@ -155,7 +155,7 @@ static int64_t ring_bytes(const lm_config *c, const lm_spread *spread, int ranks
     return most;
 }
 
-/* The bytes of a layer of so many rows in one process, with its attention's taken out and `ring` put in. */
+/* The bytes of a layer of `rows` rows in one process, with `ring` in place of its attention's bytes. */
 static bool layer_of_rows(const lm_config *c, const lm_spread *spread, int64_t rows, const int64_t ring[2],
                           ra_layer_info *info)
 {

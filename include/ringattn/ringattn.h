@@ -184,8 +184,8 @@ RA_API ra_status ra_generate_as(ra_distribution distribution, uint64_t seed, int
  * must be NULL. Dimensions that are not named are 1, and strides may be anything. The views are copied when a plan is
  * made. The elements are read by every run: they must stay until the plan is freed. Slopes, table, bias and sinks may
  * have other elements in another run. Lengths may have fewer keys, and so may documents, if these are pairs of lengths
- * of which some differ. A mask and other documents stay as they are. Over ranks, every rank has the arrays of the whole
- * problem, and lengths and documents stay as they are, too.
+ * that are not all alike. A mask and other documents stay as they are. Over ranks, every rank has the arrays of the
+ * whole problem, and lengths and documents stay as they are, too.
  */
 typedef struct ra_score_arrays {
     size_t size;
@@ -349,9 +349,9 @@ RA_API ra_status ra_stats_init(ra_stats *stats, size_t size);
  * may be NULL. After a failure the contents of output and lse are undefined.
  *
  * k and v may have fewer keys than the plan: seq, the same in both, from 0 to kv_len. The result is that of a plan for
- * so many keys, within rounding, and takes no more memory than was planned. By default queries sit at the end of these
- * keys, query i at position key_position + seq - q_len + i: one plan serves a cache that grows. A query_position of
- * the problem stays as it is (a static cache). Documents, masks of blocks and a bias are for one length, and refuse
+ * this many keys, within rounding, and takes no more memory than was planned. By default queries sit at the end of
+ * these keys, query i at position key_position + seq - q_len + i: one plan serves a cache that grows. A query_position
+ * of the problem stays as it is (a static cache). Documents, masks of blocks and a bias are for one length, and refuse
  * others. Lengths in the caller's memory may change from run to run, as long as no batch element has keys that the plan
  * has not.
  */

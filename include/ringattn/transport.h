@@ -44,10 +44,10 @@ typedef struct ra_notice {
 typedef struct ra_transport_state {
     int64_t unfinished; /* operations that have been started and not finished */
     int waiting_for;    /* of the ranks that those wait for, the one silent for longest; -1: none */
-    double silent;      /* for so many seconds nothing has been heard of it */
+    double silent;      /* seconds since it was last heard of */
     ra_notice notice;   /* the first notice that came in; kind RA_NOTICE_NONE: none */
     int quietest; /* of those that show this rank life, waited for or not, the most silent; -1: none, or not known */
-    double quiet; /* for so many seconds */
+    double quiet; /* seconds since that one was last heard of */
 } ra_transport_state;
 
 typedef struct ra_transport {

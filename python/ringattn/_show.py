@@ -13,7 +13,7 @@ from ._library import check, lib
 from ._problem import Plan, given_arrays
 
 _SHADES = "·░▒▓█"
-_MOST_COUNTS = 1 << 26  # past so many pairs, some of the queries stand for all
+_MOST_COUNTS = 1 << 26  # above this many pairs, some of the queries stand for all
 _SVG_CELLS, _SVG_SHADES, _PIXELS, _MARGIN, _CAPTION = 128, 9, 384, 16, 24
 _STYLE = (
     "<style>svg{background:#fff;color:#1f3a5f}"

@@ -29,7 +29,7 @@ void ra_memory_give(ra_accountant *accountant, void *block, int64_t bytes);
 ra_status ra_memory_renew(ra_accountant *accountant, int64_t bytes, const char *what, void **block, int64_t had);
 
 /*
- * What a run held, for the next one like it: a block of each of its kinds. Between runs it belongs to nobody's account.
+ * What a run held, for the next one like it: a block of each of its kinds. Between runs no account counts it.
  */
 enum { RA_SPARE_BLOCKS = 9 };
 typedef struct ra_spare {

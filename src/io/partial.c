@@ -19,7 +19,8 @@ static ra_status fail_kind(const char *path, const char *name, const char *doing
     return ra_fail(RA_ERROR_FILE, "%s: cannot %s: %s is not a regular file", path, doing, name);
 }
 
-/* Opens `name`, which must be a regular file. What is wrong with an existing one is said of it, not of `path`. */
+/* Opens `name`, which must be a regular file. If an existing file is not usable, the message names `name`, not `path`.
+ */
 static ra_status open_regular(const char *path, const char *name, const char *doing, int flags, int *fd)
 {
     struct stat file;

@@ -62,7 +62,7 @@ int64_t ra_message_bytes(const ra_pass *pass, const ra_message *m, int64_t rows)
 /*
  * A run ends where a row is left out. Intervals leave out rows at their ends: those of the ranges of two ranks'
  * rows that stay. Kept blocks also at the ends of blocks; lattices, packed sequences, masks and lengths at every row,
- * and so may queries of which some see a kept block and others do not.
+ * and so may queries, if only some of them see a kept block.
  */
 int64_t ra_message_runs(const ra_pass *pass, int64_t rows)
 {
