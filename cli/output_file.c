@@ -55,8 +55,8 @@ static int open_regular(const char *path, const char *name, int *fd)
 }
 
 /*
- * The lock lasts as long as this process: a file that can be locked has no owner. It is taken if the name still leads to
- * it and it is empty; one that a killed run has left is removed, for the next try to make it anew.
+ * The lock lasts as long as this process: a file that can be locked has no owner. It is taken if the name still leads
+ * to it and it is empty; one that a killed run has left is removed, for the next try to make it anew.
  */
 static int take(const char *path, const char *name, int fd, bool *taken)
 {
