@@ -426,7 +426,7 @@ RA_API ra_status ra_options_init(ra_options *options, size_t size);
 /* ---- Presets --------------------------------------------------------------------------------------------------- */
 
 /*
- * The pattern that goes by a name: "longnet", "longnet-causal", "bigbird", "longformer", "sparse90", or that of a
+ * The pattern of a preset: "longnet", "longnet-causal", "bigbird", "longformer", "sparse90", or that of a
  * model, such as "llama", "gemma2" and "gemma2-local". NULL, and a message that lists all names, for any other.
  */
 RA_API const char *ra_preset(const char *name);
@@ -440,10 +440,10 @@ RA_API const char *ra_preset_name(int i);
 /* ---- Tables of relative positions ------------------------------------------------------------------------------ */
 
 /*
- * A table for `relative` out of the buckets of T5: table[heads][2 * max_distance + 1] from weights[buckets][heads], as
- * the model has them (relative_attention_bias.weight). Bidirectional: half of the buckets are for keys behind the
- * query, as in encoders; else, as in decoders, these have that of distance 0. T5 has 32 buckets and a max_distance of
- * 128, from which on all distances share a bucket. T5 uses a scale of 1.
+ * A table for `relative` from the buckets of T5: table[heads][2 * max_distance + 1] from weights[buckets][heads], as
+ * the model has them (relative_attention_bias.weight). If `bidirectional` (encoders), half of the buckets are for keys
+ * behind the query. If not (decoders), keys behind the query have the bucket of distance 0. T5 has 32 buckets and a
+ * max_distance of 128; all distances from there on share a bucket. T5 uses a scale of 1.
  */
 RA_API ra_status ra_relative_from_buckets(const float *weights, int64_t buckets, int64_t heads, int bidirectional,
                                           int64_t max_distance, float *table);
@@ -477,14 +477,14 @@ RA_API ra_status ra_plan_info_init(ra_plan_info *info, size_t size);
 RA_API ra_status ra_plan_describe(const ra_plan *plan, ra_plan_info *info);
 
 /*
- * The same for ra_backward with all three gradients in RA_F32. Gradients by keys and values in 16 bits add float32 sums
- * for the heads that are worked on at a time.
+ * The same for ra_backward with all three gradients in RA_F32. Gradients of keys and values in 16 bits also take
+ * float32 sums for the heads that are worked on at a time.
  */
 RA_API ra_status ra_plan_describe_backward(const ra_plan *plan, ra_plan_info *info);
 
 /*
- * How often query `query` of head `head` sees each of the `count` keys from `first_key` on: counts[0..count). Where
- * batch elements see different keys, it is the first one's.
+ * How often query `query` of head `head` sees each of the `count` keys from `first_key` on: counts[0..count). If
+ * batch elements see different keys, the answer is for element 0.
  */
 RA_API ra_status ra_plan_visible(const ra_plan *plan, int64_t head, int64_t query, int64_t first_key, int64_t count,
                                  uint8_t *counts);
@@ -502,8 +502,8 @@ RA_API ra_status ra_reference_row(const ra_plan *plan, const ra_tensor *q, const
  * ra_backward fast. It computes its own softmax, so it takes neither output nor lse. d_lse may be NULL. d_q [batch,
  * q_len, heads, head_dim], d_k [batch, seq, kv_heads, head_dim] and d_v [batch, seq, kv_heads, value_dim] are the
  * caller's, dense, and may be NULL. The tensors may be RA_F64, d_lse is RA_F32 or RA_F64. Gradients of the arrays of
- * scores go where ra_backward puts them. It holds
- * O(kv_len) and those gradients, and takes time in proportion to all pairs.
+ * scores go where ra_backward puts them. It takes memory of O(kv_len) beside those gradients, and time in proportion
+ * to all pairs.
  */
 RA_API ra_status ra_reference_backward(const ra_plan *plan, const ra_tensor *q, const ra_tensor *k, const ra_tensor *v,
                                        const ra_tensor *d_output, const ra_tensor *d_lse, double *d_q, double *d_k,
@@ -550,8 +550,8 @@ RA_API ra_status ra_system_describe(ra_system_info *info);
 typedef struct ra_array ra_array;
 
 /*
- * The length of the part of an array's path that names the file. *name is the rest: it points into `path`, is "" where
- * there is no name and NULL where the format has none.
+ * The length of the part of an array's path that names the file. *name is the rest: it points into `path`. It is "" if
+ * there is no name, and NULL if the format has no names.
  */
 RA_API size_t ra_array_split_path(const char *path, const char **name);
 
@@ -572,7 +572,7 @@ RA_API ra_status ra_array_info_init(ra_array_info *info, size_t size);
 
 /*
  * Open for reading; the header is checked against the size of the file. Close with ra_array_close. A name that is not
- * in the file, or that is missing where there are several, is RA_ERROR_ARGUMENT, and the message lists the names.
+ * in the file is RA_ERROR_ARGUMENT, and so is no name if the file has several arrays; the message lists the names.
  */
 RA_API ra_status ra_array_open(const char *path, ra_array **array);
 
@@ -642,17 +642,17 @@ typedef struct ra_row {
 } ra_row;
 
 /*
- * Kept nowhere: rows that are written go into a checksum. Those among them that `rows` [count] names are also copied to
- * `elements` [count][dim], of the view's dtype. Both arrays stay the caller's and must outlive the storage; count may
+ * Kept nowhere: written rows only go into a checksum. The rows that `rows` [count] names are also copied to `elements`
+ * [count][dim], in the view's dtype. Both arrays stay the caller's and must outlive the storage; count may
  * be 0. Of the view only shape and dtype matter. Reading is an error.
  */
 RA_API ra_status ra_storage_null(const ra_tensor *view, const ra_row *rows, int64_t count, void *elements,
                                  ra_storage **storage);
 
 /*
- * Of all rows written so far: the sum modulo 2^64 of a hash of each row's place and bits. It does not depend on the
- * order of writing or on the layout. Sums of several storages, each written in part, add up. A row that is written
- * twice counts twice.
+ * The checksum of all rows written so far: the sum modulo 2^64 of a hash of each row's place and bits. It does not
+ * depend on the order of writing or on the layout. Sums of several storages, each written in part, add up. A row that
+ * is written twice counts twice.
  */
 RA_API ra_status ra_storage_checksum(const ra_storage *storage, uint64_t *checksum);
 
@@ -687,10 +687,10 @@ RA_API ra_status ra_reference_rows(const ra_plan *plan, ra_storage *q, ra_storag
                                    int64_t count, double *outputs, double *lses);
 
 /*
- * The same, and what rounding errors of float32 arithmetic grow with (docs/MATH.md, "Tolerances"): sizes [count], the
- * size of the products that a row's scores are summed up from, and spreads [count][value_dim], the deviation of a row's
- * values from their mean, which is the output. Both are root mean squares under the weights of the softmax, and 0 for a
- * row that sees no key.
+ * The same, with two measures that rounding errors of float32 arithmetic grow with (docs/MATH.md, "Tolerances"). sizes
+ * [count] is the size of the products whose sums are a row's scores. spreads [count][value_dim] is the deviation of a
+ * row's values from their mean, which is the output. Both are root mean squares under the weights of the softmax, and 0
+ * for a row that sees no key.
  */
 RA_API ra_status ra_reference_rows_sized(const ra_plan *plan, ra_storage *q, ra_storage *k, ra_storage *v,
                                          const ra_row *rows, int64_t count, double *outputs, double *lses,
@@ -701,12 +701,12 @@ typedef enum ra_gradient { RA_GRADIENT_QUERY = 0, RA_GRADIENT_KEY = 1, RA_GRADIE
 
 /*
  * The oracle for gradients of tensors that need not fit in memory: rows `rows` [count] of one gradient in double
- * precision, [count][dim of that gradient]. `output` and `lse` are those of the forward pass that the gradient to be
- * judged was made from, as they were rounded. Rows of a gradient by queries take a pass over the keys and values that
- * they see, with a softmax of their own. Rows of a gradient by keys or values take a pass over the queries that see
- * them, and their softmax from `lse`. d_lse may be NULL. sizes [count], if not NULL, receives what rounding errors of
- * float32 arithmetic grow with (docs/MATH.md, "Tolerances of gradients"). Calls the plan's progress with the pairs that
- * it has gone through.
+ * precision, [count][dim of that gradient]. `output` and `lse` are the rounded results of the forward pass from which
+ * the gradient under test was computed. Rows of the gradient of queries take a pass over the keys and values that they
+ * see, with a softmax of their own. Rows of the gradients of keys and values take a pass over the queries that see
+ * them, with the softmax from `lse`. d_lse may be NULL. sizes [count], if not NULL, receives the measure that rounding
+ * errors of float32 arithmetic grow with (docs/MATH.md, "Tolerances of gradients"). Calls the plan's progress with the
+ * pairs that it has gone through.
  */
 RA_API ra_status ra_reference_gradient_rows(const ra_plan *plan, ra_storage *q, ra_storage *k, ra_storage *v,
                                             ra_storage *output, ra_storage *lse, ra_storage *d_output,
@@ -719,17 +719,17 @@ RA_API ra_status ra_reference_gradient_rows(const ra_plan *plan, ra_storage *q, 
 typedef enum ra_strategy {
     RA_STRATEGY_RING = 0,      /* keys and values go round; a rank holds two chunks of them at a time */
     RA_STRATEGY_ALLGATHER = 1, /* every rank gathers all keys and values: simple, and O(n) memory in each */
-    RA_STRATEGY_BROADCAST = 2  /* pieces reach everybody in the order of their positions: the bits of ra_forward */
+    RA_STRATEGY_BROADCAST = 2 /* all ranks get the parts of the sequence in order of position: the bits of ra_forward */
 } ra_strategy;
 
-/* Which rank holds which rows. Ranks' rows are in the order of their positions, in parts of 64 positions or more. */
+/* Which rank holds which rows. A rank holds its rows in order of position, in parts of 64 positions or more. */
 typedef enum ra_order {
     RA_ORDER_CONTIGUOUS = 0, /* rank r: the r-th of R parts */
     RA_ORDER_ZIGZAG = 1,     /* rank r: the r-th of 2R parts, and the r-th from the end */
     RA_ORDER_STRIPED = 2     /* rank r: the 64-position blocks b with b mod R = r */
 } ra_order;
 
-/* How bytes move, which is also what a rank must hold. */
+/* How bytes move. This also decides what a rank must hold. */
 typedef enum ra_transport_kind {
     RA_TRANSPORT_SIM = 0,     /* virtual ranks of one process, one after the other: a receive is a read from storage */
     RA_TRANSPORT_THREADS = 1, /* threads of one process: a chunk is read where it lies */
@@ -750,8 +750,8 @@ typedef struct ra_piece {
 /* Where a run stands, at the beginning of a step. */
 typedef struct ra_ring_moment {
     int rank;
-    int64_t chunk, chunks; /* steps begun, and in all: of this rank, or of all virtual ranks */
-    double seconds_wait;   /* so far, for other ranks or, in the simulation, for what is read and written */
+    int64_t chunk, chunks; /* steps begun, and steps in all: of this rank, or of all virtual ranks */
+    double seconds_wait;   /* so far: waiting for other ranks or, in the simulation, for reads and writes */
 } ra_ring_moment;
 
 typedef struct ra_ring_options {
@@ -763,8 +763,8 @@ typedef struct ra_ring_options {
     ra_dtype q_dtype, k_dtype, v_dtype;
     int lent; /* 1: tensors are in the caller's memory and stay there; 0: in files, a rank reads its rows */
     /*
-     * The caller's own split instead of `order`: pieces in the order of their positions that cover the sequence. One
-     * for queries and one for keys; a NULL one goes by `order`. Broadcast gives ra_forward's bits only if the pieces
+     * The caller's own split instead of `order`: pieces in order of position that cover the sequence, for
+     * queries and for keys. NULL: split by `order`. Broadcast gives ra_forward's bits only if the pieces
      * of the keys begin at multiples of 64. Copied.
      */
     const ra_piece *q_pieces, *kv_pieces;
@@ -777,21 +777,22 @@ typedef struct ra_ring_options {
     void (*watch)(void *user, const ra_ring_moment *moment);
     void *watch_user;
     /*
-     * RA_ALL_RANKS, or the one rank that is planned: what a process of many needs, in a time and memory that hardly
+     * RA_ALL_RANKS, or the one rank that is planned: enough for one process of many, in time and memory that hardly
      * depend on their number. The plan serves that rank alone; ra_ring_plan_rank still answers for the others.
      */
     int rank;
     /*
-     * 1: the plan is of a backward pass, for ra_ring_backward and ra_ring_run_backward. The fields below say what that
-     * is handed; they mean nothing to a forward pass.
+     * 1: the plan is of a backward pass, for ra_ring_backward and ra_ring_run_backward. The fields below describe its
+     * tensors; a forward pass ignores them.
      */
     int backward;
     unsigned gradients; /* bits 1 << ra_gradient: those that are computed. The others are NULL in the run */
     int d_lse;          /* whether there is a gradient of the log-sum-exp */
     ra_dtype d_output_dtype, d_q_dtype, d_k_dtype, d_v_dtype;
     /*
-     * For virtual ranks: bits 1 << ra_gradient of the gradients that can be read while they are written. Those are all,
-     * but for ra_storage_null. Virtual ranks keep sums there, if they are float32; else they take longer.
+     * For virtual ranks: bits 1 << ra_gradient of the gradients whose storages can be read while they are written: all
+     * except those of ra_storage_null. Virtual ranks keep sums there if they are float32; otherwise the run takes
+     * longer.
      */
     unsigned gradients_kept;
 } ra_ring_options;
@@ -813,15 +814,15 @@ typedef struct ra_rank_info {
     size_t size;
     int64_t q_rows, kv_rows;            /* that it holds */
     int64_t steps;                      /* parts of the keys that it works one after the other */
-    int64_t hops;                       /* of those, how many come from other ranks */
+    int64_t hops;                       /* how many of them come from other ranks */
     int64_t bytes_sent, bytes_received; /* keys and values; of a backward pass all that travels */
     /*
      * As in ra_plan_info, for its queries; of a backward pass see ra_ring_backward. A run works on more pairs if chunks
      * divide tiles. Where queries travel, the pairs worked are not known before the run: 0.
      */
     double pairs_visible, pairs_worked;
-    int64_t peak_bytes; /* what it will hold, the caller's own tensors aside */
-    int64_t lent_bytes; /* of the caller's tensors, what it reads and writes in place */
+    int64_t peak_bytes; /* what it will hold beside the caller's own tensors */
+    int64_t lent_bytes; /* bytes of the caller's tensors that it reads and writes in place */
 } ra_rank_info;
 
 #define RA_RANK_INFO_INIT                                                                                              \
@@ -836,7 +837,7 @@ RA_API ra_status ra_rank_info_init(ra_rank_info *info, size_t size);
  * divided by the ranks that run at the same time on this machine as far as it is known: all cores for the simulation,
  * a share for threads and MPI. On success *plan is the caller's, to be freed with ra_ring_plan_free. With a `memory`
  * limit that the plan exceeds: RA_ERROR_BUDGET, and the message has both figures and the smallest ring that would fit,
- * or, if none does, the least that a run can be had with.
+ * or, if none does, the smallest limit with which a run is possible.
  */
 RA_API ra_status ra_ring_plan_create(const ra_problem *problem, const ra_options *options, const ra_ring_options *ring,
                                      ra_ring_plan **plan);
@@ -883,8 +884,9 @@ RA_API int ra_comm_ranks(const ra_comm *comm);
 RA_API void ra_comm_free(ra_comm *comm);
 
 /*
- * Wait until all ranks have come here, each with a status of its own; returns `mine` where it is not RA_OK, and
- * RA_ERROR_PEER where another rank's is not: what one rank does only if all have succeeded comes after it.
+ * Wait until all ranks have called this, each with a status of its own. Returns `mine` if it is not RA_OK, and
+ * RA_ERROR_PEER if the status of another rank is not. Call it before something that one rank may do only if all have
+ * succeeded.
  */
 RA_API ra_status ra_comm_agree(ra_comm *comm, ra_status mine, double timeout);
 
@@ -915,9 +917,9 @@ RA_API ra_status ra_rank_stats_init(ra_rank_stats *stats, size_t size);
 /*
  * Run the plan. On a simulated communicator one call runs all ranks, and the tensors are whole. Otherwise every rank
  * calls it, with its own rows: the rows that ra_ring_plan_queries and ra_ring_plan_keys give, one after the other.
- * `lse` may be NULL (on all ranks or on none). `stats`, if not NULL, is an array of as many as there are ranks, the
- * first with its size set; every rank gets all of them. At the end hops, bytes and visible pairs are compared with the
- * plan; a difference is RA_ERROR_INTERNAL. All ranks succeed or none does.
+ * `lse` may be NULL (on all ranks or on none). `stats`, if not NULL, is an array with an element for each rank; the
+ * first must have its size set. Every rank gets all of them. At the end hops, bytes and visible pairs are compared with
+ * the plan; a difference is RA_ERROR_INTERNAL. All ranks succeed or none does.
  */
 RA_API ra_status ra_ring_forward(const ra_ring_plan *plan, ra_comm *comm, const ra_tensor *q, const ra_tensor *k,
                                  const ra_tensor *v, const ra_tensor *output, const ra_tensor *lse,
@@ -942,9 +944,9 @@ RA_API ra_status ra_ring_run(const ra_ring_plan *plan, ra_comm *comm, ra_storage
  *
  * Hops, bytes and pairs are proven as in a forward pass. With RA_STRATEGY_RING, ranks that are not virtual go once
  * through the problem: keys and values travel with the sums of their gradients, or queries with theirs, whichever are
- * fewer bytes for the whole problem. Else a run goes twice through it, if gradients of both sides are wanted: keys and
- * values travel for d_q, then queries for d_k and d_v. Statistics add up what travels; pairs_visible are those of the
- * first time.
+ * fewer bytes for the whole problem. Otherwise, if gradients of both sides are wanted, a run goes twice through it:
+ * keys and values travel for d_q, then queries for d_k and d_v. Statistics add up all that travels; pairs_visible is
+ * that of the first time.
  */
 RA_API ra_status ra_ring_backward(const ra_ring_plan *plan, ra_comm *comm, const ra_tensor *q, const ra_tensor *k,
                                   const ra_tensor *v, const ra_tensor *output, const ra_tensor *lse,
@@ -965,7 +967,7 @@ RA_API ra_status ra_ring_run_backward(const ra_ring_plan *plan, ra_comm *comm, r
  *     virtual ranks (sim)   PATH says where the run stands, and is replaced as a whole. PATH.rows has the results of
  *                           finished ranks.
  *     processes (mpi)       every rank opens a checkpoint of its own with the same path, and saves where it stands in
- *                           PATH.RANK. PATH says that all of them are there. Ranks go on from the last step that all of
+ *                           PATH.RANK. PATH exists when all of them do. Ranks go on from the last step that all of
  *                           them had reached; what a rank had done after that step is not done again.
  */
 typedef struct ra_checkpoint ra_checkpoint;
@@ -973,8 +975,8 @@ typedef struct ra_checkpoint ra_checkpoint;
 typedef struct ra_checkpoint_options {
     size_t size;
     const char *path;
-    double every; /* seconds between two saves; 0: as often as can be */
-    /* What else must be the same for a run to go on, such as the inputs' sizes and times: "name: value" each. Copied.
+    double every; /* seconds between two saves; 0: as often as possible */
+    /* Further facts that must be the same for a run to go on, such as sizes and times of inputs: "name: value". Copied.
      */
     const char *const *inputs;
     int input_count;
@@ -987,12 +989,13 @@ typedef struct ra_checkpoint_options {
     void *stop_user;
     int rank; /* of a plan for processes (mpi): which of them opens it. The virtual ranks of one process ignore it */
     /*
-     * NULL, or told of a save that has failed in mid-run, with the cause. The run goes on, the last checkpoint stays,
+     * NULL, or called with the cause if a save has failed in mid-run. The run goes on, the last checkpoint stays,
      * and saving is tried again after the next `every` seconds. A run that is to stop and cannot be saved fails.
      */
     void (*failed)(void *user, const char *message);
     void *failed_user;
-    /* NULL, or told when a save begins (1) and when it has ended (0). A process that ends in between loses it. */
+    /* NULL, or called when a save begins (1) and when it has ended (0). A process that ends in between loses that save.
+     */
     void (*saving)(void *user, int begins);
     void *saving_user;
 } ra_checkpoint_options;
@@ -1016,7 +1019,7 @@ RA_API void ra_checkpoint_free(ra_checkpoint *checkpoint);
 /* 1: there is one, and the run goes on from it. */
 RA_API int ra_checkpoint_found(const ra_checkpoint *checkpoint);
 
-/* Remove its files, those of all ranks: after the results of the run are safe, by one of them. */
+/* Remove the files of all ranks. Called by one rank, when the results of the run are safe. */
 RA_API void ra_checkpoint_remove(ra_checkpoint *checkpoint);
 
 /* ra_ring_run, saved from time to time. */
