@@ -5,7 +5,7 @@
 
 #include <stdio.h>
 
-/* What a prediction cannot tell apart. */
+/* Differences below this fraction are within the error of a prediction. */
 static const double AS_FAST = 1.02;
 
 int advice_best(const advice_choice *choices, int count, int64_t memory)
@@ -29,12 +29,12 @@ int advice_smallest(const advice_choice *choices, int count)
     return smallest;
 }
 
-/* What makes most of the time that `lost` takes longer. */
+/* The cause of most of the time that `lost` takes longer. */
 static void say_cost(const advice_choice *lost, const advice_choice *best, char *text, size_t size)
 {
     const model_prediction *a = &lost->time, *b = &best->time;
     const model_work *more = &lost->work, *less = &best->work;
-    const model_load *own = more->together ? &more->busiest : &more->all; /* of whoever takes longest */
+    const model_load *own = more->together ? &more->busiest : &more->all; /* of the rank that takes longest */
     double tiles = a->tiles - b->tiles, idle = a->idle - b->idle, regions = a->regions - b->regions;
     double bytes = a->bytes - b->bytes;
     if (idle >= tiles && idle >= regions && idle >= bytes)

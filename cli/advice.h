@@ -1,4 +1,4 @@
-/* Which of several ways to run a problem to take, and why not the others: from figures alone. */
+/* Chooses among several ways to run a problem, and gives the reason against the others: from figures alone. */
 #ifndef CLI_ADVICE_H
 #define CLI_ADVICE_H
 
@@ -6,7 +6,7 @@
 
 #include <stddef.h>
 
-/* One way, with what it would take. */
+/* One way to run the problem, with its predicted time and planned memory. */
 typedef struct advice_choice {
     bool local; /* in one piece: there are no ranks */
     ra_strategy strategy;
@@ -20,30 +20,30 @@ typedef struct advice_choice {
 
 enum { ADVICE_CHOICES = 9 };
 
-/* What was asked, and all that is known about it. */
+/* The question, and all that is known about it. */
 typedef struct advice {
     ra_problem problem;
     ra_options options;
-    ra_ring_options ring; /* what all choices over ranks have in common: transport, memory, dtypes */
+    ra_ring_options ring; /* options that all choices over ranks share: transport, memory, dtypes */
     advice_choice choices[ADVICE_CHOICES];
     int count, best;
-    int left_out; /* choices that were not looked at */
+    int left_out; /* choices that were not planned, because planning takes long */
     machine_model model;
-    double calibrated; /* seconds that it took */
+    double calibrated; /* seconds of the calibration */
 } advice;
 
 /*
- * The fastest of those that fit into `memory`; of those that are as fast, as far as a prediction can tell, the first.
- * -1: none fits.
+ * The fastest choice that fits into `memory`. If several are as fast within the error of a prediction, the first of
+ * them. -1: none fits.
  */
 int advice_best(const advice_choice *choices, int count, int64_t memory);
 
-/* Of those over ranks, the one that holds least. */
+/* The choice over ranks that holds least. */
 int advice_smallest(const advice_choice *choices, int count);
 
 enum { ADVICE_REASON = 160 };
 
-/* Why `lost` is not to be taken where `best` can be: one sentence. */
+/* The reason against `lost` where `best` can be taken: one sentence. */
 void advice_reason(const advice_choice *lost, const advice_choice *best, int64_t memory, char reason[ADVICE_REASON]);
 
 #endif

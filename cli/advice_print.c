@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A word as a shell takes it. */
+/* Print a word, quoted for a shell. */
 static void put_word(FILE *to, const char *word)
 {
     static const char PLAIN[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789:,+./=@_#%-";
@@ -82,7 +82,7 @@ void advice_print(const advice *a, const char *command)
            p->scores ? p->scores : "", (long long)p->q_len, (long long)p->heads, (long long)p->head_dim,
            ra_dtype_name(a->ring.q_dtype), (long long)a->ring.memory);
     printf("calibrated in %.1f s: %d threads", a->calibrated, a->model.threads);
-    if (a->model.pair[MODEL_PLAIN] > 0) /* in a tiny problem pairs take no time that could be told from that of rows */
+    if (a->model.pair[MODEL_PLAIN] > 0) /* in a tiny problem the time of pairs cannot be told from that of rows */
         printf(", %.0f GFLOP/s on tiles without gaps", 2e-9 * a->model.threads / a->model.pair[MODEL_PLAIN]);
     if (p->scores)
         printf("\nseconds are those of the pattern alone: what scores add to them is in docs/SCORES.md");

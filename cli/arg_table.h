@@ -1,11 +1,11 @@
-/* What a table of options is made of: args.h parses by it, help.h prints it. */
+/* The table of options of a verb: args.h parses by it, help.h prints it. */
 #ifndef CLI_ARG_TABLE_H
 #define CLI_ARG_TABLE_H
 
 #include <ringattn/ringattn.h>
 #include <stdbool.h>
 
-/* What is written as a value, and the type behind `target`. */
+/* The kinds of values, as they are written, and the type behind `target`. */
 typedef enum arg_kind {
     ARG_FLAG,    /* no value: bool */
     ARG_TEXT,    /* anything: const char *, which points into argv */
@@ -34,7 +34,7 @@ typedef struct arg_option {
     const char *const *choices; /* ARG_CHOICE: ends with NULL */
 } arg_option;
 
-/* What a verb takes as its first operand, where that is one of a list. */
+/* A value of a verb's first operand, if that is one of a list. */
 typedef struct arg_topic {
     const char *name, *help;
 } arg_topic;
@@ -54,7 +54,7 @@ typedef struct arg_command {
 /* The names of tensors' dtypes, long and short: ends with NULL. */
 extern const char *const ARG_DTYPES[];
 
-/* What an option's value is one of: ends with NULL. NULL: something else. */
+/* The values that an option chooses from, ending with NULL; NULL: it does not choose from a list. */
 const char *const *arg_choices(const arg_option *option);
 
 #endif

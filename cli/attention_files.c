@@ -58,7 +58,7 @@ static int report_disagreement(const tensor_file *a, const tensor_file *b, const
                   tensor_file_describe(b, text_b, sizeof text_b), about);
 }
 
-/* A file, or what is made up in place of it. */
+/* Open a file, or the made-up tensor in its place. */
 static int open_input(attention_files *files, const char *option, bool keys, const char *path, tensor_file *file)
 {
     tensor_axes axes = (tensor_axes)files->layout;

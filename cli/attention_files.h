@@ -1,5 +1,5 @@
 /*
- * The query, key and value files of one problem, with the options that describe it: what `attend` and `check` share.
+ * The query, key and value files of one problem, with the options that describe it: shared by `attend` and `check`.
  * Functions return an exit code and report.
  */
 #ifndef CLI_ATTENTION_FILES_H
@@ -26,7 +26,7 @@ void attention_files_options(attention_files *files, arg_option options[ATTENTIO
 /* Open the three files and make the problem they state; their shapes must agree. Nothing is read yet. */
 int attention_files_open(attention_files *files, ra_problem *problem);
 
-/* What the files of output and log-sum-exp are made with. */
+/* The shapes and dtypes of the files of output and log-sum-exp. */
 tensor_shape output_shape(const attention_files *files, ra_dtype dtype);
 tensor_shape lse_shape(const attention_files *files);
 

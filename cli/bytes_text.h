@@ -6,7 +6,7 @@
 
 enum { BYTES_TEXT = 32 };
 
-/* "24 bytes", "385.3 MiB": in the largest unit of which there is one at least. */
+/* "24 bytes", "385.3 MiB": in the largest unit that gives 1 or more. */
 void bytes_text(int64_t bytes, char text[BYTES_TEXT]);
 
 #endif

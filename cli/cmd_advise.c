@@ -20,7 +20,7 @@ static const double PATIENCE = 5;
 
 typedef struct advise_job {
     problem_args about;
-    ring_args ring; /* of its options those that are not advised about */
+    ring_args ring; /* the options that are given, not advised */
     int64_t ranks;  /* 0: one process */
     bool causal, backward, json;
     char *pattern; /* owned */
@@ -30,7 +30,7 @@ typedef struct advise_job {
 
 /* ---- Options ----------------------------------------------------------------------------------------------------- */
 
-/* Of the options that `attend` has for ranks, those that say what there is, not what to do with it. */
+/* The options of ranks that describe the machine, not the choice: these are taken from `attend`. */
 static int take_ring_options(ring_args *ring, arg_option options[RING_OPTIONS])
 {
     static const char *const TAKEN[] = {"memory", "transport", "threads", "kernel"};
@@ -102,7 +102,7 @@ static bool has_term(const char *pattern, const char *term)
     }
 }
 
-/* The pattern that --preset, --pattern and --causal say together. */
+/* The pattern made of --preset, --pattern and --causal. */
 static int join_pattern(advise_job *job)
 {
     const char *given = pattern_args_text(&job->about.pattern);
@@ -120,7 +120,7 @@ static int join_pattern(advise_job *job)
     return EXIT_OK;
 }
 
-/* What is known before anything is planned. */
+/* Set what is known before anything is planned. */
 static int prepare(advise_job *job)
 {
     int code = join_pattern(job);
@@ -242,7 +242,7 @@ static int add_ring(advise_job *job, ra_strategy strategy, ra_order order, int r
     return status ? report_refusal() : EXIT_OK;
 }
 
-/* Over the ranks that there are: all that they can do. */
+/* Choices over --ranks ranks: all strategies and orders. */
 static int add_ranks(advise_job *job)
 {
     int code = EXIT_OK;
@@ -252,7 +252,7 @@ static int add_ranks(advise_job *job)
     return code;
 }
 
-/* In one process: in one piece, or the smallest ring of virtual ranks that fits, and what is near to it. */
+/* Choices in one process: in one piece, the smallest ring of virtual ranks that fits, and rings of nearby sizes. */
 static int add_alone(advise_job *job)
 {
     advice *a = &job->advice;
@@ -279,7 +279,7 @@ static int add_alone(advise_job *job)
     return code;
 }
 
-/* Nothing fits: the ring that holds least is planned once more, and refused with what would fit. */
+/* Nothing fits: plan the ring that holds least once more, so that its refusal names what would fit. */
 static int refuse(const advice *a)
 {
     const advice_choice *least = &a->choices[advice_smallest(a->choices, a->count)];

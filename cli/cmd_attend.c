@@ -89,7 +89,7 @@ static void name_results(attend_job *job)
     run_job_writes(&job->run, "lse", job->lse_path, &job->lse, AXES_BHS, &lse);
 }
 
-/* A run that goes on later must not depend on what is free now. */
+/* A run that goes on later must not depend on the memory that is free now. */
 static int check_size(attend_job *job)
 {
     double bytes;
@@ -104,7 +104,7 @@ static int check_size(attend_job *job)
     return EXIT_OK;
 }
 
-/* A run that is saved is one of virtual ranks, if only of one. */
+/* A saved run is a run over virtual ranks, even with a single one. */
 static int check_checkpoint(attend_job *job)
 {
     if (!job->checkpoint_path && !isnan(job->checkpoint_every))
@@ -129,7 +129,7 @@ static int check_paths(const attend_job *job)
     return run_files_check(run->reads, run->read_count, run->results, run->result_count, &others);
 }
 
-/* In one piece or over ranks; everything that can be refused is refused here. */
+/* Plan the run, in one piece or over ranks. All refusals happen here. */
 static int make_plan(attend_job *job)
 {
     run_job *run = &job->run;

@@ -15,12 +15,12 @@
 typedef struct bench_suite {
     const char *name;
     int (*run)(const bench_options *options);
-    int rounds, quick_rounds; /* unless --rounds says otherwise */
+    int rounds, quick_rounds; /* without --rounds */
     int short_rounds;         /* 0: as many as others */
-    bool samples, length;     /* which options it takes beside --quick and --output */
-    bool lengths, budget;     /* several, and what a process may hold */
+    bool samples, length;     /* whether it takes the options of samples, and --length */
+    bool lengths, budget;     /* whether --length takes several, and whether it takes --memory */
     bool published;           /* --seed-table */
-    bool hidden;              /* is started by another one */
+    bool hidden;              /* started by another suite */
     bool all;                 /* every suite that is not hidden and not this one */
     const char *summary, *quick, *length_help, *example;
 } bench_suite;

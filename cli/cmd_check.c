@@ -119,7 +119,7 @@ static int take(check_job *job, int which, tensor_file *file)
     return sampled_rows_take(job->sample, which, file, job->rows, which == SAMPLED_LSE ? NAN : job->tolerance);
 }
 
-/* The rows that are looked at, of each result that there is. */
+/* Choose the rows of each result that are recomputed. */
 static int read_sample(check_job *job)
 {
     gradient_files *f = &job->files;

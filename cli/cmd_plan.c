@@ -1,6 +1,6 @@
 /*
- * ringattn plan: what a run over ranks will do and hold, as a table or a summary of it; of gradients in one piece the
- * figures of the whole. Nothing is read or run.
+ * ringattn plan: what a run over ranks will do and hold, as a table or a summary of it; for gradients in one piece, the
+ * figures of the whole run. Nothing is read or run.
  */
 #include "commands.h"
 #include "interrupt.h"
@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* More ranks than this are summed up, unless all are asked for. */
+/* Above this number of ranks a summary is printed, unless all are asked for. */
 enum { ROWS_SHOWN = 32 };
 
 typedef struct plan_job {
@@ -235,7 +235,7 @@ static int by_value(const void *a, const void *b)
     return (x->rank > y->rank) - (x->rank < y->rank);
 }
 
-/* Of ranks that have the same the first is named. */
+/* If several ranks have the same figure, the first is named. */
 static void print_figure(const char *name, figure *figures, int count)
 {
     qsort(figures, (size_t)count, sizeof *figures, by_value);

@@ -61,7 +61,7 @@ static int parse(report_job *job, int argc, char **argv)
     return code;
 }
 
-/* By the end of the name; "txt" is text as well. */
+/* The form by the extension of the name; "txt" means text. */
 static int form_of(const char *path)
 {
     const char *ending = path ? strrchr(path, '.') : NULL;
@@ -183,7 +183,7 @@ static int write_file(const report_job *job, FILE *text)
     return code;
 }
 
-/* To a file without a name first: of a report that does not succeed nothing is seen, on standard output either. */
+/* Write to an unnamed file first, so that nothing of a failed report is seen, not even on standard output. */
 static int write_report(const report_job *job)
 {
     FILE *stream = tmpfile();

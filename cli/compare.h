@@ -1,10 +1,10 @@
-/* How far a stored result is from the oracle's, and how far it may be. */
+/* The error of a stored result against the oracle, and its tolerance. */
 #ifndef CLI_COMPARE_H
 #define CLI_COMPARE_H
 
 #include <ringattn/ringattn.h>
 
-/* The largest error that is put down to float32 arithmetic, for inputs of unit variance and the default scale. */
+/* The tolerances: the largest errors of float32 arithmetic, for inputs of unit variance and the default scale. */
 #define OUTPUT_TOLERANCE 2e-6
 #define LSE_TOLERANCE 2e-5
 
@@ -22,8 +22,8 @@ double output_tolerance(int64_t head_dim, double size, double spread, double exp
 double lse_tolerance(int64_t head_dim, double size);
 
 /*
- * The tolerance for a row of a gradient that is a sum of `terms` terms: keys for the gradient by queries, queries of
- * all heads that share a key/value head for the others. `size` is what ra_reference_gradient_rows says of the row.
+ * The tolerance for a row of a gradient that is a sum of `terms` terms: keys for the gradient of queries; for the
+ * others, queries of all heads that share a key/value head. `size` is what ra_reference_gradient_rows says of the row.
  * Never infinite.
  */
 double gradient_tolerance(int64_t terms, double size);

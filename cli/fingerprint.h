@@ -1,5 +1,5 @@
 /*
- * What tells whether the inputs are still what they were: for checkpoints, and for files that somebody changes while
+ * Tells whether the inputs have changed: for checkpoints, and for files that are changed while
  * they are read. Functions return an exit code and report.
  */
 #ifndef CLI_FINGERPRINT_H
@@ -21,7 +21,7 @@ typedef struct fingerprints {
 /* Of inputs, and of the files that the text `scores`, if not NULL, names. */
 int fingerprints_take(fingerprints *prints, const run_file *inputs, int count, const char *scores);
 
-/* EXIT_WORK where an input is not what it was when they were taken. */
+/* EXIT_WORK if an input has changed since the fingerprints were taken. */
 int fingerprints_compare(const fingerprints *before, const run_file *inputs, int count, const char *scores);
 
 #endif

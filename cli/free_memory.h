@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-/* Bytes, without making others give up theirs. */
+/* Bytes, without taking memory from other processes. */
 int64_t free_memory(void);
 
 #endif

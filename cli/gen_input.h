@@ -15,7 +15,7 @@ typedef struct gen_args {
 
 enum { GEN_OPTIONS = 4 };
 
-/* The names of what can be made up, by ra_distribution: for options. */
+/* The names of the distributions, indexed by ra_distribution: for options. */
 extern const char *const gen_distributions[];
 
 /* The defaults, and the options that change them. */

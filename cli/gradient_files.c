@@ -76,7 +76,7 @@ int gradient_files_check(const gradient_files *files)
     return EXIT_OK;
 }
 
-/* A file, or what is made up in place of it. */
+/* Open a file, or the made-up tensor in its place. */
 static int open_gradient(const char *option, const char *path, tensor_axes axes, const gen_args *gen,
                          const tensor_shape *s, tensor_file *file)
 {

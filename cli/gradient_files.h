@@ -1,5 +1,5 @@
 /*
- * What a gradient is computed from beside query, key and value, and the gradients themselves: the options and files
+ * The further inputs of a gradient beside query, key and value, and the gradients themselves: options and files
  * that `gradient` and `check` share. Functions return an exit code and report.
  */
 #ifndef CLI_GRADIENT_FILES_H
@@ -41,7 +41,7 @@ void gradient_files_hold_forward(gradient_files *files, const attention_files *i
 int gradient_files_forward(gradient_files *files, const attention_files *inputs, const ra_plan *plan, progress *bar,
                            double *seconds);
 
-/* What the file of a gradient is made with: the shape and dtype of its tensor. */
+/* The shape and dtype of the file of a gradient: those of its tensor. */
 tensor_shape gradient_shape(int gradient, const attention_files *inputs);
 
 void gradient_files_close(gradient_files *files);

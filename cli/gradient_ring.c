@@ -107,8 +107,8 @@ int gradient_ring_create(gradient_ring *ring, run_job *run, gradient_files *file
 /* ---- The runs ---------------------------------------------------------------------------------------------------- */
 
 /*
- * The forward pass that comes first. Nobody reads its results before all processes have written theirs. A process that
- * failed does not come to that: it ends the job, with its own message.
+ * Run the forward pass. No process reads its results before all processes have written theirs. A process that failed
+ * ends the job with its own message.
  */
 static int run_forward(gradient_ring *ring, tensor_file *const files[])
 {
