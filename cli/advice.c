@@ -5,7 +5,7 @@
 
 #include <stdio.h>
 
-/* Differences below this fraction are within the error of a prediction. */
+/* Times whose ratio is below this are equal within the error of a prediction. */
 static const double AS_FAST = 1.02;
 
 int advice_best(const advice_choice *choices, int count, int64_t memory)
