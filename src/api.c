@@ -205,7 +205,7 @@ ra_status ra_plan_create(const ra_problem *their_problem, const ra_options *thei
     ra_options options = RA_OPTIONS_INIT;
     ra_score_arrays arrays = RA_SCORE_ARRAYS_INIT;
     if (!plan)
-        return ra_fail(RA_ERROR_ARGUMENT, "plan: where to put it is NULL");
+        return ra_fail(RA_ERROR_ARGUMENT, "plan: the pointer to the result is NULL");
     *plan = NULL;
     if (!their_problem)
         return ra_fail(RA_ERROR_ARGUMENT, "problem is NULL");

@@ -204,7 +204,7 @@ ra_status ra_ring_plan_create(const ra_problem *problem, const ra_options *optio
                               ra_ring_plan **plan)
 {
     if (!plan)
-        return ra_fail(RA_ERROR_ARGUMENT, "plan: where to put it is NULL");
+        return ra_fail(RA_ERROR_ARGUMENT, "plan: the pointer to the result is NULL");
     *plan = NULL;
     ra_ring_plan *made = NULL;
     ra_status status = create(problem, options, ring, 0, &made);

@@ -68,7 +68,7 @@ static ra_status array_new(const char *path, ra_array **array)
 static ra_status check_names(const char *path, ra_array **array)
 {
     if (!array)
-        return ra_fail(RA_ERROR_ARGUMENT, "array: where to put it is NULL");
+        return ra_fail(RA_ERROR_ARGUMENT, "array: the pointer to the result is NULL");
     *array = NULL;
     return path ? RA_OK : ra_fail(RA_ERROR_ARGUMENT, "path is NULL");
 }

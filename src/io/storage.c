@@ -73,7 +73,7 @@ static ra_status check_extents(const ra_tensor *t)
 ra_status ra_storage_check_place(ra_storage **storage)
 {
     if (!storage)
-        return ra_fail(RA_ERROR_ARGUMENT, "storage: where to put it is NULL");
+        return ra_fail(RA_ERROR_ARGUMENT, "storage: the pointer to the result is NULL");
     *storage = NULL;
     return RA_OK;
 }

@@ -165,7 +165,7 @@ static ra_status check(const ra_checkpoint_options *o, const ra_ring_options *ri
     if (!o->path || !*o->path)
         return ra_fail(RA_ERROR_ARGUMENT, "checkpoint: there is no path");
     if (o->input_count < 0 || (o->input_count > 0 && !o->inputs))
-        return ra_fail(RA_ERROR_ARGUMENT, "checkpoint: %d inputs, and the list of them is %s", o->input_count,
+        return ra_fail(RA_ERROR_ARGUMENT, "checkpoint: %d inputs, but the list of inputs is %s", o->input_count,
                        o->inputs ? "there" : "NULL");
     if (!(o->every >= 0))
         return ra_fail(RA_ERROR_ARGUMENT, "checkpoint: every %g seconds: must be 0 or more", o->every);

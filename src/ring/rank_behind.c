@@ -42,7 +42,7 @@ void ra_rank_give_up_behind(ra_rank *e)
 ra_status ra_rank_between_reads(ra_rank *e)
 {
     if (atomic_load(&e->flight.given_up))
-        return ra_fail(RA_ERROR_CANCELLED, "rank %d: a read that nobody waits for any more", e->rank);
+        return ra_fail(RA_ERROR_CANCELLED, "rank %d: a read in the background was given up", e->rank);
     if (e->flight.behind && e->flight.wanted_phase >= 0)
         return RA_OK;
     ra_status status = ra_link_poll(&e->link);
