@@ -2,10 +2,10 @@
  * What a kernel table offers. Kernels see counts, pointers and strides; they know no patterns, problems or threads, and
  * touch nothing but what a call hands them.
  *
- * Scores are in base 2: queries come multiplied by a part of scale * log2(e), `factor` is the rest, mostly 1. The state
- * of a query row is max (base 2, -INFINITY before the first key), sum of exp2(score - max), acc[value column] of the
- * same weights. A row's arithmetic depends on the row alone: every lane does the same operations in the same order
- * whatever its neighbours hold, and a masked key is an exact no-op.
+ * Scores are in base 2: queries are already multiplied by a part of scale * log2(e), and `factor` is the rest,
+ * mostly 1. The state of a query row is max (base 2, -INFINITY before the first key), sum of exp2(score - max),
+ * acc[value column] of the same weights. A row's arithmetic depends on the row alone: every lane does the same
+ * operations in the same order whatever its neighbours hold, and a masked key is an exact no-op.
  */
 #ifndef RA_KERNEL_KERNEL_H
 #define RA_KERNEL_KERNEL_H
@@ -38,8 +38,8 @@ typedef enum ra_score_op {
 enum { RA_SCORE_STEPS = 4 };
 
 /*
- * In base 2, as scores are, but for the rows of RA_STEP_ADD_ROWS. In decoding, `add` is [heads][rows][RA_KEY_BLOCK],
- * and there is no other step than RA_STEP_SOFTCAP and RA_STEP_ADD.
+ * Values are in base 2, as scores are, except the rows of RA_STEP_ADD_ROWS. In decoding, `add` is
+ * [heads][rows][RA_KEY_BLOCK], and there is no other step than RA_STEP_SOFTCAP and RA_STEP_ADD.
  */
 typedef struct ra_score_step {
     ra_score_op op;
@@ -51,8 +51,8 @@ typedef struct ra_score_step {
 } ra_score_step;
 
 /*
- * What is added to a score, in base 2. The lowest floats would be -inf there: they stay finite, so that a row of
- * nothing else has a softmax.
+ * The number that is added to a score, in base 2. The lowest floats would become -inf: they stay finite, so that a row
+ * with no other scores has a softmax.
  */
 static inline float ra_added_in_base_2(float factor, float x)
 {
@@ -64,7 +64,7 @@ static inline float ra_added_in_base_2(float factor, float x)
 typedef struct ra_score_stage {
     int count;
     ra_score_step step[RA_SCORE_STEPS];
-    float kept;                    /* what weights that are kept are multiplied by; 0: no dropout */
+    float kept;                    /* factor of the weights that are kept; 0: no dropout */
     uint32_t threshold;            /* a weight is dropped if its draw is below */
     const uint32_t *row_a, *row_b; /* [lanes]; in decoding [heads][rows] */
     const uint32_t *key_a, *key_b; /* [RA_KEY_BLOCK] */
@@ -74,7 +74,7 @@ typedef struct ra_score_stage {
 /* One group of `lanes` queries against one block of keys. */
 typedef struct ra_tile_call {
     const float *query; /* [head_dim][lanes] */
-    const float *key;   /* row k at key + k * key_stride, begin <= k < end; whatever is in rows that no lane sees */
+    const float *key;   /* row k at key + k * key_stride, begin <= k < end; rows that no lane sees may hold anything */
     int64_t key_stride;
     int begin, end;     /* keys to work: multiples of RA_KEY_UNIT, end at most RA_KEY_BLOCK */
     const float *value; /* panels [value_dim / 4, rounded up][RA_KEY_BLOCK][4], zero in rows past the last key */

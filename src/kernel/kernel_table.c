@@ -1,4 +1,4 @@
-/* Which tables there are, which this machine can run, and which one is meant. */
+/* The list of kernel tables; which of them this machine can run; which one to use. */
 #include "base/cpu.h"
 #include "kernel/kernel.h"
 

@@ -24,7 +24,7 @@
  *     template_score.h    softcaps, biases and dropout, between the product, the softmax and the values
  *     template_tile.h     one group of queries against one block of keys
  *     template_decode.h   few queries: vectors along the head dimension, keys and values read once
- *     template_state.h    what is known of rows so far: merged, and made results
+ *     template_state.h    states of rows: merged, and turned into results
  *     template_gradient.h the gradients of a group and a block
  *     template_gradient_scored.h the same with a score stage
  */

@@ -1,4 +1,4 @@
-/* Part of template.h: what is known of rows so far: merged, and made results. */
+/* Part of template.h: states of rows: merged, and turned into results. */
 #ifndef RA_KERNEL_TEMPLATE_STATE_H
 #define RA_KERNEL_TEMPLATE_STATE_H
 

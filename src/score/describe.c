@@ -25,7 +25,7 @@ static double element(const ra_scores *s, const ra_tensor *t, int64_t at)
     return (double)value;
 }
 
-/* Of the sizes and the elements as floats. A bias in memory and the same in a file have the same. */
+/* A checksum of the sizes and of the elements as floats: the same for a bias in memory and in a file. */
 static uint32_t checksum(const ra_scores *s, const ra_tensor *t)
 {
     int64_t count = t->batch * t->seq * t->heads * t->dim;

@@ -1,6 +1,6 @@
 /*
- * What scores mean, pair by pair and in double precision: the oracles' arithmetic, by the definition. Nothing here is
- * shared with the kernels or with what fills their stages.
+ * The definition of scores, pair by pair and in double precision, for the oracles. It shares no code with the kernels
+ * or with the files that fill their stages.
  */
 #include "base/dropout.h"
 #include "base/tensor.h"
@@ -26,7 +26,7 @@ static double bias_of(const ra_scores *s, const ra_score_pair *pair)
 {
     if (s->bias_source.read) {
         float value = NAN;
-        /* A failure is kept there, for whoever ends the pass. */
+        /* The source keeps the failure; the end of the pass asks for it. */
         s->bias_source.read(s->bias_source.file, pair->batch, pair->head, pair->query, 1, pair->key, 1, &value, 1);
         return value;
     }

@@ -58,7 +58,7 @@ void ra_alibi_slopes(int64_t heads, float *slopes)
                                       : exp2(-4.0 * (double)(2 * (i - power) + 1) / (double)power));
 }
 
-/* Where an array has one value for all indices of a dimension, every index leads to it. */
+/* If an array has one value for all indices of a dimension, its stride is 0. */
 static ra_tensor spread(ra_tensor view)
 {
     view.batch_stride = view.batch == 1 ? 0 : view.batch_stride;

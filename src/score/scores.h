@@ -3,7 +3,7 @@
  * softmax: softcap, alibi, relative, bias in the order written; sinks; dropout. Text is parsed once, in scores.c. The
  * oracle's arithmetic is in score_of_pair.c. Kernels have their own, filled by exec/score_tile.c.
  *
- * Arrays are views. Those of files are loaded when the text is parsed and owned here, but for a bias, which is read
+ * Arrays are views. Those of files are loaded when the text is parsed and owned here, except a bias, which is read
  * tile by tile. Those of the caller are read where they are by every run: their values may change between runs.
  */
 #ifndef RA_SCORE_SCORES_H
@@ -31,14 +31,14 @@ typedef struct ra_bias_source {
      */
     void (*read)(ra_bias_file *file, int64_t batch, int64_t head, int64_t first_query, int64_t queries,
                  int64_t first_key, int64_t keys, float *to, int64_t stride);
-    /* The first failure of a read since it was asked last, with its message. What was read then is NaN. */
+    /* Returns the first failed read since the last call, with its message. Its elements were NaN. */
     ra_status (*failed)(ra_bias_file *file);
     void (*close)(ra_bias_file *file);
     ra_bias_file *file;
 } ra_bias_source;
 
 typedef struct ra_scores {
-    int count;                           /* of terms, each of them at most once, */
+    int count;                           /* number of terms; each is used at most once */
     ra_score_kind terms[RA_SCORE_KINDS]; /* in the order in which they apply */
     double cap;                          /* softcap: C */
     /*
@@ -90,7 +90,7 @@ typedef struct ra_score_files {
 
 /*
  * Parse `text`, or NULL for no terms, with the caller's arrays. On success *scores is the caller's, to be freed with
- * ra_scores_free, and NULL where there is nothing to be done to scores.
+ * ra_scores_free; it is NULL if no term changes scores.
  */
 ra_status ra_scores_parse(const char *text, const ra_score_shape *shape, const ra_score_arrays *arrays,
                           const ra_score_files *files, ra_scores **scores);
@@ -101,8 +101,8 @@ ra_status ra_scores_check_apart(const ra_scores *scores, const ra_tensor *const 
                                 int inputs, int count);
 
 /*
- * One line for ranks and checkpoints, "softcap:30+bias:1a2b3c4d": what is the same in two of them is the same, but for
- * elements of a bias between those that are looked at. Terms come in their order, then sinks and dropout.
+ * One line for ranks and checkpoints, "softcap:30+bias:1a2b3c4d": equal lines mean equal scores, except for
+ * elements of a bias between those that are sampled. Terms come in their order, then sinks and dropout.
  */
 void ra_scores_describe(const ra_scores *scores, char *text, size_t size);
 
@@ -112,7 +112,7 @@ unsigned ra_scores_wanted(const ra_scores *scores);
 /* The slopes of the ALiBi paper for `heads` heads. */
 void ra_alibi_slopes(int64_t heads, float *slopes);
 
-/* The first failure of reading a bias since it was asked last; RA_OK without scores. */
+/* The first failed read of a bias since the last call; RA_OK without scores. */
 ra_status ra_scores_failed(const ra_scores *scores);
 
 /* ---- The oracle -------------------------------------------------------------------------------------------------- */
@@ -120,7 +120,7 @@ ra_status ra_scores_failed(const ra_scores *scores);
 /* The element of a view where sizes of 1 stand for all indices. */
 double ra_score_at(const ra_tensor *view, int64_t batch, int64_t seq, int64_t head, int64_t dim);
 
-/* The lowest finite score: the lowest float in base 2. A row of nothing else gives no gradients. */
+/* The lowest finite score: the lowest float in base 2. A row with no other scores gives no gradients. */
 #define RA_SCORE_LOWEST (-(double)FLT_MAX / 1.44269504088896340736)
 
 /* A query and a key. Positions are the problem's; indices count rows of the tensors from 0. */
@@ -142,8 +142,8 @@ double ra_score_of_pair(const ra_scores *scores, const ra_score_pair *pair, doub
                         double changed[RA_SCORE_KINDS]);
 
 /*
- * For the oracles: what the score after all terms is summed up from, without signs. Its rounding in float32 grows with
- * this. `size` is that of the scaled score.
+ * For the oracles: the sum of the absolute values that make up the score after all terms. Its rounding in float32 grows
+ * with this. `size` is that of the scaled score.
  */
 double ra_score_size_of_pair(const ra_scores *scores, const ra_score_pair *pair, double score, double size);
 

@@ -1,4 +1,4 @@
-/* A communicator: a transport, or the fact that all ranks are simulated. */
+/* A communicator: a transport, or a flag that all ranks are simulated. */
 #ifndef RA_TRANSPORT_COMM_H
 #define RA_TRANSPORT_COMM_H
 
@@ -8,10 +8,10 @@
 #include <stdbool.h>
 
 struct ra_comm {
-    ra_transport transport; /* simulated: only its ranks count, and its functions are NULL */
+    ra_transport transport; /* if simulated: only `ranks` is used, and the functions are NULL */
     bool simulated;
     bool broken;    /* a run on it has failed: it can only be freed */
-    ra_spare spare; /* what its last run held: to take the same again would cost a run of MPI some percent */
+    ra_spare spare; /* memory of the last run: to take it anew would cost an MPI run some percent */
 };
 
 #endif

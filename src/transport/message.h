@@ -1,11 +1,11 @@
-/* What transports have in common: the checks of an operation's arguments, and the length of its message. */
+/* Functions that transports share: checks of an operation's arguments, and the length of its message. */
 #ifndef RA_TRANSPORT_MESSAGE_H
 #define RA_TRANSPORT_MESSAGE_H
 
 #include "base/status.h"
 #include "ringattn/transport.h"
 
-/* The largest tag that every MPI has: what runs on one transport runs on all. */
+/* The largest tag that every MPI supports. All transports have this limit. */
 enum { RA_TAG_MOST = 32767 };
 
 /* `verb` ("receive from", "send to") is for the message. */

@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* More ranks than anybody has threads for: the hub grows with their square. */
+/* The most ranks. The hub grows with their square. */
 enum { RANKS_MOST = 4096 };
 
 typedef enum stage { POSTED, COPYING, DONE } stage;
@@ -30,7 +30,7 @@ typedef struct operation {
     int64_t count, bytes;
 } operation;
 
-/* What a rank has to do with another one; known to itself only. */
+/* The state of a rank towards another one. Only the rank itself uses it. */
 typedef struct contact {
     int64_t unfinished;
     int64_t since; /* nanoseconds: when `unfinished` became more than 0 */
@@ -44,7 +44,7 @@ typedef struct member {
 
     /* Read by all at any time. */
     atomic_llong heard;    /* nanoseconds: its last sign of life; 0: none yet */
-    atomic_ullong changes; /* of what follows, made by others */
+    atomic_ullong changes; /* changes that others made to the fields below */
 
     /* Under the lock. */
     operation *receives, *sends; /* in the order in which they were started */
@@ -54,8 +54,8 @@ typedef struct member {
     /* Its own. */
     contact *contacts; /* one for each rank */
     int64_t unfinished;
-    unsigned long long seen; /* of `changes` */
-    bool started;            /* something since the hub was looked at */
+    unsigned long long seen; /* the value of `changes` that was last seen */
+    bool started;            /* this rank started something since it looked at the hub */
     ra_notice reported;
 } member;
 
@@ -67,7 +67,7 @@ struct hub {
     member members[];
 };
 
-/* Makes `who` look at the hub; what it will see there is written before. */
+/* Make `who` look at the hub. Call it after writing what it should see there. */
 static void changed(member *who)
 {
     atomic_fetch_add_explicit(&who->changes, 1, memory_order_release);
@@ -143,9 +143,9 @@ static operation *find_posted(operation *list, int peer, int tag)
 }
 
 /*
- * Holding the lock; it is let go while bytes are copied, and `COPYING` keeps the sender from leaving. Meanwhile a
- * message may come for a receive that was looked at before: the first that waits for a rank and tag is the one to get
- * it.
+ * Call it holding the lock. The lock is released while bytes are copied, and `COPYING` keeps the sender from leaving.
+ * Meanwhile a message may come for a receive that was looked at before: the first receive that waits for a rank and tag
+ * gets it.
  */
 static ra_status try_receive(member *me, operation *mine)
 {
@@ -213,7 +213,7 @@ static ra_status look(member *me)
     return status;
 }
 
-/* Of those that have ever been heard of: whether one has to be is its own affair, and the caller's. */
+/* Among ranks that have ever shown life. Whether a rank has to show life is for that rank and the caller to decide. */
 static void find_quiet(member *me, ra_transport_state *found)
 {
     int64_t now = ra_nanoseconds();
@@ -227,7 +227,7 @@ static void find_quiet(member *me, ra_transport_state *found)
     }
 }
 
-/* Nothing can be heard of a rank before it was waited for: what it did until then was its own affair. */
+/* Silence counts from the moment this rank began to wait: before that, the other rank did not have to show life. */
 static void find_silent(member *me, ra_transport_state *found)
 {
     int64_t now = ra_nanoseconds(), longest = -1;
@@ -306,7 +306,7 @@ static void give_up(operation **list)
     }
 }
 
-/* Holding the lock, which is let go while somebody still copies. */
+/* Call it holding the lock, which is released while another rank still copies. */
 static void give_up_all(member *me)
 {
     while (being_copied(me->sends))

@@ -1,5 +1,5 @@
 /*
- * Whether the MPI that was loaded is the one that this library was built for, and whether the mpirun that started this
+ * Checks that the MPI that was loaded is the one that this library was built for, and that the mpirun that started this
  * program belongs to it.
  */
 #include "mpi_rank.h"
@@ -10,7 +10,7 @@
 /* MPICH's length, the longest: the MPI that answers may not be the one whose header was compiled. */
 enum { VERSION_ROOM = 8192 + 1 };
 
-/* "Open MPI v4.1.4", "MPICH Version: 4.0.2": what comes first in the library's own words. */
+/* "Open MPI v4.1.4", "MPICH Version: 4.0.2": the beginning of the library's own version text. */
 static void name_library(char name[VERSION_ROOM])
 {
     int length = 0;

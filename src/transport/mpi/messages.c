@@ -1,6 +1,6 @@
 /*
  * A message is cut into pieces at multiples of the piece size, the last one always shorter than that, possibly empty:
- * wherever two ranks disagree about the length of a message, some piece has a length that its receiver does not expect,
+ * if two ranks disagree about the length of a message, some piece has a length that its receiver does not expect,
  * and no receiver waits for a piece that never comes.
  */
 #include "mpi_rank.h"
@@ -61,7 +61,7 @@ static ra_status add_run(mpi_rank *me, char *at, int64_t bytes)
     return RA_OK;
 }
 
-/* Where in a list of segments the next piece begins. */
+/* The place in a list of segments where the next piece begins. */
 typedef struct cursor {
     const ra_segment *at;
     int64_t inside;
@@ -299,7 +299,8 @@ ra_status ra_mpi_move_data(mpi_rank *me)
 
 /* ---- Giving it up ---------------------------------------------------------------------------------------------- */
 
-/* A receive can be cancelled by its rank alone, unless its message is already coming in: that is waited for a little.
+/* A rank can cancel its receive by itself, unless the message is already coming in: then it waits a little for the
+ * message.
  */
 bool ra_mpi_withdraw(MPI_Request *request, double end)
 {
@@ -321,7 +322,7 @@ void ra_mpi_withdraw_receives(mpi_rank *me, double end)
             ra_mpi_withdraw(&me->requests[i], end);
 }
 
-/* Sends cannot be taken back: whoever still owes us a receive may read their memory. */
+/* Sends cannot be cancelled: a rank that has not received yet may still read their memory. */
 int ra_mpi_abandon(void *state)
 {
     mpi_rank *me = state;

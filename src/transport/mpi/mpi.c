@@ -1,8 +1,8 @@
 /*
  * Ranks that are MPI processes. Messages travel as they are, on a duplicate of the caller's communicator; on a second
- * duplicate each rank keeps one receive open for what is said out of turn: signs of life, notices, good-byes.
+ * duplicate each rank keeps one receive open for words out of turn: signs of life, notices, good-byes.
  *
- * MPI works only while it is called, and is called only by the thread that calls us.
+ * MPI makes progress only while it is called, and only the thread that calls this library calls it.
  */
 #include "mpi_rank.h"
 
@@ -49,8 +49,8 @@ ra_status ra_mpi_out_of_memory(mpi_rank *me, const char *what)
 /* ---- Progress -------------------------------------------------------------------------------------------------- */
 
 /*
- * A good-bye may overtake messages. One that was clean says how many there are: if it sent us as many as we receive,
- * and received as many as we send, what we wait for is only under way.
+ * A good-bye may overtake messages. A clean one has counts of messages: if the rank sent as many as this rank receives,
+ * and received as many as this rank sends, the missing ones are only in flight.
  */
 static bool is_missed(const contact *with)
 {
@@ -65,7 +65,8 @@ static void find_left(mpi_rank *me)
             me->notice = me->contacts[rank].good_bye.notice;
 }
 
-/* Nothing has to be heard of a rank before it was waited for and asked: what it did until then was its own affair. */
+/* Silence counts from the moment this rank waited for the other one and asked it: before that, it did not have to show
+ * life. */
 static void find_silent(const mpi_rank *me, ra_transport_state *found)
 {
     double now = ra_mpi_seconds();
@@ -81,7 +82,7 @@ static void find_silent(const mpi_rank *me, ra_transport_state *found)
     }
 }
 
-/* The rank before this one shows life to it, waited for or not. */
+/* The rank before this one shows life to it, whether or not this one waits for it. */
 static void find_quiet(const mpi_rank *me, ra_transport_state *found)
 {
     int before = (me->rank + me->ranks - 1) % me->ranks;
@@ -136,7 +137,7 @@ static bool one_gone_wrong(const mpi_rank *me)
     return wrong;
 }
 
-/* All others have left as they should; false as soon as one has not. */
+/* Wait until all others have left cleanly; false as soon as one has not. */
 static bool all_leave(mpi_rank *me)
 {
     double end = ra_mpi_seconds() + LEAVE_SECONDS;
@@ -149,8 +150,8 @@ static bool all_leave(mpi_rank *me)
 }
 
 /*
- * After a failure. Most often all ranks are here at the same time, and a moment is enough to hear each other out. What
- * MPI may still read or write after that stays allocated, for a process that is about to end anyway.
+ * Leave after a failure. Mostly all ranks leave at the same time, and a moment is enough for their last words. Memory
+ * that MPI may still read or write stays allocated, because the process is about to end.
  */
 static void end_badly(mpi_rank *me)
 {
@@ -179,7 +180,7 @@ static void leave(void *state)
         end_badly(me);
         return;
     }
-    /* Each has heard the last word of all others: nothing is under way on either communicator. */
+    /* Each rank has the last word of all others: nothing is in flight on either communicator. */
     ra_mpi_withdraw(&me->hearing, ra_mpi_seconds() + NOTICE_SECONDS);
     MPI_Comm_free(&me->control);
     MPI_Comm_free(&me->data);

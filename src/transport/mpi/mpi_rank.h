@@ -2,7 +2,7 @@
  * One rank of a communicator over MPI, as the files of this folder share it:
  *
  *     messages.c  messages in pieces: started, moved, finished, given up
- *     words.c     what is said out of turn: signs of life, notices, good-byes
+ *     words.c     words out of turn: signs of life, notices, good-byes
  *     mpi.c       progress, and opening and closing
  *     launcher.c  whether the MPI that was loaded and the mpirun that started this program are the right ones
  */
@@ -14,12 +14,13 @@
 
 #include <stdbool.h>
 
-#define NOTICE_SECONDS 0.2 /* for words to a rank that may not listen any more */
+#define NOTICE_SECONDS 0.2 /* time for words to a rank that may no longer receive */
 
-/* What is said out of turn; a notice of kind RA_NOTICE_NONE is a sign of life. */
+/* A word out of turn; a notice of kind RA_NOTICE_NONE is a sign of life. */
 typedef struct word {
     ra_notice notice;
-    /* With RA_NOTICE_LEFT: nothing was unfinished or wrong, and how many messages it has sent to and had from us. */
+    /* With RA_NOTICE_LEFT: whether nothing was unfinished or wrong, and the messages that it sent here and received
+     * from here. */
     int32_t clean;
     int32_t asks; /* of a sign of life: its sender waits for us and wants one in return */
     int64_t sent, received;
