@@ -131,30 +131,55 @@ INLINE bool all_here(const ra_rows *src, int r)
     return !index || (index[r] | index[r + 1] | index[r + 2] | index[r + 3]) >= 0;
 }
 
+/* 4 rows x `dim` dims, each row from[r], times factor, to dst[dim][LANES] */
+INLINE void pack_query_rows(const float *const from[4], int dim, float factor, float *dst)
+{
+    int d = 0;
+    for (; d + 4 <= dim; d += 4)
+        pack_query_patch(from, d, factor, dst);
+    for (; d < dim; d++)
+        for (int i = 0; i < 4; i++)
+            dst[(ptrdiff_t)d * LANES + i] = from[i][d] * factor;
+}
+
+/* The same of 16-bit rows from row r on, which are widened a few columns at a time. */
+INLINE void pack_query_wide(const ra_rows *src, int r, int dim, float factor, float *dst)
+{
+    enum { COLUMNS = 64 };
+    float wide[4][COLUMNS];
+    const float *const from[4] = {wide[0], wide[1], wide[2], wide[3]};
+    for (int d = 0; d < dim; d += COLUMNS) {
+        int here = dim - d < COLUMNS ? dim - d : COLUMNS;
+        for (int i = 0; i < 4; i++)
+            widen_row(src, row_at(src, r + i) + d, here, wide[i]);
+        pack_query_rows(from, here, factor, dst + (ptrdiff_t)d * LANES);
+    }
+}
+
 /* src [rows][dim] -> dst [dim][LANES] f32, times factor, zero lanes from `rows` on and where an index is below 0 */
 static void pack_query(const ra_rows *src, int rows, int dim, float factor, float *dst)
 {
     int r = 0;
-    /* Four rows at a time where they can be read as they lie. */
-    for (; src->dtype == RA_F32 && src->dim_stride == 1 && r + 4 <= rows && all_here(src, r); r += 4) {
+    /* Four rows at a time where their elements lie together. */
+    for (; src->dim_stride == 1 && r + 4 <= rows && all_here(src, r); r += 4) {
         const float *row = src->data;
-        const float *const from[4] = {row + row_at(src, r), row + row_at(src, r + 1), row + row_at(src, r + 2),
-                                      row + row_at(src, r + 3)};
-        int d = 0;
         for (int i = 0; i < 4; i++)
             fetch_lines(row_ahead(src, r + i), row_floats(src, dim));
-        for (; d + 4 <= dim; d += 4)
-            pack_query_patch(from, d, factor, dst + r);
-        for (; d < dim; d++)
-            for (int i = 0; i < 4; i++)
-                dst[(ptrdiff_t)d * LANES + r + i] = from[i][d] * factor;
+        if (src->dtype != RA_F32) {
+            pack_query_wide(src, r, dim, factor, dst + r);
+            continue;
+        }
+        const float *const from[4] = {row + row_at(src, r), row + row_at(src, r + 1), row + row_at(src, r + 2),
+                                      row + row_at(src, r + 3)};
+        pack_query_rows(from, dim, factor, dst + r);
     }
-    for (; r < LANES; r++) {
-        bool here = r < rows && (!src->index || src->index[r] >= 0);
-        fetch_lines(row_ahead(src, r), row_floats(src, dim));
+    for (; r < rows; r++) {
+        bool here = !src->index || src->index[r] >= 0;
         for (int d = 0; d < dim; d++)
             dst[(ptrdiff_t)d * LANES + r] = here ? load_one(src, row_at(src, r) + d * src->dim_stride) * factor : 0.0f;
     }
+    for (int d = 0; r < LANES && d < dim; d++)
+        memset(dst + (ptrdiff_t)d * LANES + r, 0, (size_t)(LANES - r) * sizeof *dst);
 }
 
 /* keys x columns values, at most 4 x 4, to 4 x 4 padded with zeros; 0 * value shows whether they are finite. */

@@ -57,15 +57,17 @@ INLINE void store_one(const ra_rows *output, int64_t at, float value)
     }
 }
 
-/* 4 lanes x 4 columns from acc[column][LANES] to rows that lie `stride` apart */
-INLINE void store_patch(const float *acc, float *to, int64_t stride)
+/* acc[column] to one row; elements that lie together are stored in a loop for each dtype. */
+INLINE void store_row(const float *acc, int dim, const ra_rows *output)
 {
-    quad columns[4], rows[4];
-    for (int i = 0; i < 4; i++)
-        columns[i] = quad_at(acc + (ptrdiff_t)i * LANES);
-    transpose(columns, rows);
-    for (int i = 0; i < 4; i++)
-        memcpy(to + i * stride, &rows[i], sizeof rows[i]);
+    if (output->dim_stride == 1 && output->dtype == RA_F32)
+        memcpy((float *)output->data, acc, (size_t)dim * sizeof *acc);
+    else if (output->dim_stride == 1 && output->dtype == RA_BF16)
+        for (int d = 0; d < dim; d++)
+            ((uint16_t *)output->data)[d] = ra_f32_to_bf16(acc[d]);
+    else
+        for (int d = 0; d < dim; d++)
+            store_one(output, d * output->dim_stride, acc[d]);
 }
 
 /* Whether a row is to be written: one whose index is below 0 is not there. */
@@ -74,19 +76,69 @@ INLINE bool has_place(const ra_rows *rows, int row)
     return !rows->index || rows->index[row] >= 0;
 }
 
+/* 4 lanes x 4 columns from acc[column][LANES] to columns of four rows */
+INLINE void store_patch(const float *acc, float *const to[4], int column)
+{
+    quad columns[4], rows[4];
+    for (int i = 0; i < 4; i++)
+        columns[i] = quad_at(acc + (ptrdiff_t)i * LANES);
+    transpose(columns, rows);
+    for (int i = 0; i < 4; i++)
+        memcpy(to[i] + column, &rows[i], sizeof rows[i]);
+}
+
+INLINE void store_patches(const float *acc, float *const to[4], int dim)
+{
+    for (int column = 0; column + 4 <= dim; column += 4)
+        store_patch(acc + (ptrdiff_t)column * LANES, to, column);
+    for (int d = dim / 4 * 4; d < dim; d++)
+        for (int i = 0; i < 4; i++)
+            to[i][d] = acc[(ptrdiff_t)d * LANES + i];
+}
+
+/* 4 lanes to four rows of 16-bit elements from row r on, a few columns at a time. */
+INLINE void store_halves(const float *acc, int r, int dim, const ra_rows *output)
+{
+    enum { COLUMNS = 64 };
+    float wide[4][COLUMNS];
+    float *const to[4] = {wide[0], wide[1], wide[2], wide[3]};
+    for (int d = 0; d < dim; d += COLUMNS) {
+        int here = dim - d < COLUMNS ? dim - d : COLUMNS;
+        store_patches(acc + (ptrdiff_t)d * LANES, to, here);
+        for (int i = 0; i < 4; i++) {
+            ra_rows row = *output;
+            row.data = (const uint16_t *)output->data + row_at(output, r + i) + d;
+            store_row(wide[i], here, &row);
+        }
+    }
+}
+
+/* 4 lanes to four rows from row r on whose elements lie together. */
+INLINE void store_rows(const float *acc, int r, int dim, const ra_rows *output)
+{
+    if (output->dtype != RA_F32) {
+        store_halves(acc, r, dim, output);
+        return;
+    }
+    float *first = (float *)output->data;
+    float *const to[4] = {first + row_at(output, r), first + row_at(output, r + 1), first + row_at(output, r + 2),
+                          first + row_at(output, r + 3)};
+    store_patches(acc, to, dim);
+}
+
 /* acc[column][LANES] of the first `rows` lanes to rows of any dtype and stride, or to where their indices say */
 static void store_group(const float *acc, int rows, int dim, const ra_rows *output)
 {
-    bool plain = output->dtype == RA_F32 && output->dim_stride == 1 && !output->index;
     for (int r = 0; r < rows; r += 4) {
-        int here = rows - r < 4 ? rows - r : 4, column = 0;
+        int here = rows - r < 4 ? rows - r : 4;
         for (int i = 0; i < 4; i++)
             claim_lines(row_ahead(output, r + i), row_floats(output, dim));
-        for (; plain && here == 4 && column + 4 <= dim; column += 4)
-            store_patch(acc + (ptrdiff_t)column * LANES + r, (float *)output->data + r * output->row_stride + column,
-                        output->row_stride);
+        if (here == 4 && output->dim_stride == 1 && all_here(output, r)) {
+            store_rows(acc + r, r, dim, output);
+            continue;
+        }
         for (int i = 0; i < here; i++)
-            for (int d = column; d < dim && has_place(output, r + i); d++)
+            for (int d = 0; d < dim && has_place(output, r + i); d++)
                 store_one(output, row_at(output, r + i) + d * output->dim_stride, acc[(ptrdiff_t)d * LANES + r + i]);
     }
 }
@@ -113,19 +165,6 @@ static void finish_group(float *state, int rows, int value_dim, const ra_rows *o
             v_store(at, v_add(v_div(v_load(at), v_load(state + LANES + i * WIDTH)), v_set(0.0f)));
         }
     store_group(acc, rows, value_dim, output);
-}
-
-/* acc[column] to one row; elements that lie together are stored in a loop for each dtype. */
-INLINE void store_row(const float *acc, int dim, const ra_rows *output)
-{
-    if (output->dim_stride == 1 && output->dtype == RA_F32)
-        memcpy((float *)output->data, acc, (size_t)dim * sizeof *acc);
-    else if (output->dim_stride == 1 && output->dtype == RA_BF16)
-        for (int d = 0; d < dim; d++)
-            ((uint16_t *)output->data)[d] = ra_f32_to_bf16(acc[d]);
-    else
-        for (int d = 0; d < dim; d++)
-            store_one(output, d * output->dim_stride, acc[d]);
 }
 
 static void finish_row(float *state, int value_dim, const ra_rows *output)
