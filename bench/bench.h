@@ -33,6 +33,9 @@ typedef struct bench_options {
 /* ringattn bench kernel: the kernels against the machine's arithmetic peak. */
 int bench_kernel(const bench_options *options);
 
+/* ringattn bench decode: few queries against long caches, to the memory bandwidth. */
+int bench_decode(const bench_options *options);
+
 /* ringattn bench backward: gradients against the machine's arithmetic peak. */
 int bench_backward(const bench_options *options);
 

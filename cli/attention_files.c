@@ -26,13 +26,14 @@ void attention_files_options(attention_files *files, arg_option options[ATTENTIO
          .metavar = "FILE",
          .required = true,
          .target = &files->key_path,
-         .help = "keys: their heads must divide the query's"},
+         .help = "keys: their heads must divide the query's; of attend and check also what ringattn\n"
+                 "quantize writes"},
         {.name = "value",
          .kind = ARG_TEXT,
          .metavar = "FILE",
          .required = true,
          .target = &files->value_path,
-         .help = "values: length and heads as the keys, any dim"},
+         .help = "values: length and heads as the keys, any dim; and the same"},
         {.name = "scale",
          .kind = ARG_REAL,
          .metavar = "X",
@@ -62,7 +63,9 @@ static int report_disagreement(const tensor_file *a, const tensor_file *b, const
 static int open_input(attention_files *files, const char *option, bool keys, const char *path, tensor_file *file)
 {
     tensor_axes axes = (tensor_axes)files->layout;
-    return gen_named(path) ? gen_open(&files->gen, option, keys, path, axes, file) : tensor_file_open(file, path, axes);
+    if (gen_named(path))
+        return gen_open(&files->gen, option, keys, path, axes, file);
+    return keys ? tensor_file_open_cached(file, path, axes) : tensor_file_open(file, path, axes);
 }
 
 int attention_files_open(attention_files *files, ra_problem *problem)

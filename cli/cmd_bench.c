@@ -46,6 +46,18 @@ static const bench_suite SUITES[] = {
      .summary = "The kernels against this machine's multiply-add peak and memory bandwidth.",
      .quick = "three rounds",
      .example = "ringattn bench kernel --quick"},
+    {.name = "decode",
+     .run = bench_decode,
+     .rounds = 9,
+     .quick_rounds = 3,
+     .samples = true,
+     .length = true,
+     .summary =
+         "Few queries against long caches: 16 and 8 bits, both layouts, ragged and in pages, to the bandwidth of\n"
+         "reading the same bytes.",
+     .quick = "8192 keys, three rounds",
+     .length_help = "keys (default 131072; about 4 GiB of memory)",
+     .example = "ringattn bench decode --quick"},
     {.name = "backward",
      .run = bench_backward,
      .rounds = 7,

@@ -111,12 +111,23 @@ static int check_checkpoint(const gradient_job *job)
 
 /* ---- Before the run ---------------------------------------------------------------------------------------------- */
 
+static int refuse_8_bits(const attention_files *in)
+{
+    const char *option = in->key.scale ? "key" : "value";
+    const tensor_file *file = in->key.scale ? &in->key : &in->value;
+    if (!file->scale)
+        return EXIT_OK;
+    return report(EXIT_USAGE, "--%s %s: 8 bits have no gradients: they are for ringattn attend", option, file->path);
+}
+
 static int open_inputs(gradient_job *job)
 {
     run_job *run = &job->run;
     gradient_files *f = &job->files;
     run->inputs.others_made_up = gen_named(f->output_gradient_path) || gen_named(f->lse_gradient_path);
     int code = run_job_open(run);
+    if (!code)
+        code = refuse_8_bits(&run->inputs);
     if (!code)
         code = gradient_files_open(f, &run->inputs, &run->problem);
     run_job_reads(run, "output", f->output_path, &f->output);

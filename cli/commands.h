@@ -10,6 +10,7 @@ int cmd_generate(int argc, char **argv);
 int cmd_gradient(int argc, char **argv);
 int cmd_info(int argc, char **argv);
 int cmd_plan(int argc, char **argv);
+int cmd_quantize(int argc, char **argv);
 int cmd_report(int argc, char **argv);
 int cmd_show(int argc, char **argv);
 int cmd_verify(int argc, char **argv);

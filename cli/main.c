@@ -23,6 +23,7 @@ static const struct {
 } COMMANDS[] = {
     {COMPUTE, "attend", cmd_attend, "attention over tensors in files"},
     {COMPUTE, "gradient", cmd_gradient, "gradients of attention, over tensors in files"},
+    {COMPUTE, "quantize", cmd_quantize, "keys or values as 8 bits with scales"},
     {COMPUTE, "generate", cmd_generate, "random tensors, the same on every machine"},
     {PLAN, "plan", cmd_plan, "what each rank of a ring will hold, send and compute"},
     {PLAN, "advise", cmd_advise, "the fastest way to run a problem in a memory budget"},

@@ -13,6 +13,7 @@ void ring_args_options(ring_args *args, arg_option options[RING_OPTIONS])
     static const char *const TRANSPORTS[] = {"sim", "threads", "mpi", NULL};
     static const char *const ORDERS[] = {"contiguous", "zigzag", "striped", NULL};
     static const char *const TILES[] = {"row", "serpentine", "hilbert", NULL};
+    static const char *const PRECISIONS[] = {"auto", "exact", "fast", NULL};
     static const char *const KERNELS[] = {"generic", "avx2", "avx512", NULL};
     *args = (ring_args){.strategy = -1, .transport = -1, .order = -1, .timeout = RING_TIMEOUT, .kernel = -1};
     const arg_option table[RING_OPTIONS] = {
@@ -70,6 +71,13 @@ void ring_args_options(ring_args *args, arg_option options[RING_OPTIONS])
          .target = &args->kernel,
          .choices = KERNELS,
          .help = "generic, avx2 or avx512 (default: the fastest here, or what RA_KERNEL says)"},
+        {.name = "precision",
+         .kind = ARG_CHOICE,
+         .metavar = "NAME",
+         .target = &args->precision,
+         .choices = PRECISIONS,
+         .help = "auto (default), exact: products in float32, or fast: products of bfloat16, for\n"
+                 "bfloat16 files on a processor that has them"},
         {.name = "tiles",
          .kind = ARG_CHOICE,
          .metavar = "NAME",
@@ -104,6 +112,7 @@ ra_options ring_args_run(const ring_args *args)
     ra_options options = RA_OPTIONS_INIT;
     options.threads = (int)args->threads;
     options.tiles = (ra_tile_order)args->tiles;
+    options.precision = (ra_precision)args->precision;
     options.kernel = args->kernel < 0 ? RA_KERNEL_AUTO : KERNEL_IDS[args->kernel];
     return options;
 }

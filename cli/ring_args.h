@@ -12,10 +12,11 @@ typedef struct ring_args {
     int64_t threads; /* 0: not given */
     int kernel;      /* -1: not given */
     int tiles;       /* an ra_tile_order */
+    int precision;   /* an ra_precision */
 } ring_args;
 
 enum {
-    RING_OPTIONS = 9,
+    RING_OPTIONS = 10,
     RING_TIMEOUT = 60 /* seconds */
 };
 

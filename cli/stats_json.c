@@ -94,10 +94,11 @@ static totals of_ranks(const run_record *record)
 static json_t *run_object(const run_record *record, const totals *t)
 {
     const ra_ring_options *ring = record->ring;
-    return json_pack("{s:s, s:s, s:i, s:s, s:s, s:s, s:s, s:s, s:s, s:i}", "direction",
-                     record->backward ? "backward" : "forward", "kernel", ra_kernel_name(t->kernel), "threads",
-                     t->threads, "variant", t->variant == RA_VARIANT_DECODE ? "decode" : "tile", "version",
-                     ra_version(), "strategy", ring ? ra_strategy_name(ring->strategy) : "local", "transport",
+    return json_pack("{s:s, s:s, s:s, s:i, s:s, s:s, s:s, s:s, s:s, s:s, s:i}", "direction",
+                     record->backward ? "backward" : "forward", "kernel", ra_kernel_name(t->kernel), "precision",
+                     ra_precision_name(ra_kernel_precision(t->kernel)), "threads", t->threads, "variant",
+                     t->variant == RA_VARIANT_DECODE ? "decode" : "tile", "version", ra_version(), "strategy",
+                     ring ? ra_strategy_name(ring->strategy) : "local", "transport",
                      ring ? ra_transport_name(ring->transport) : "none", "order",
                      ra_order_name(ring ? ring->order : RA_ORDER_CONTIGUOUS), "tile_order",
                      ra_tile_order_name(record->tiles), "ring_size", ring ? ring->ranks : 1);

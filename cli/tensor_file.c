@@ -50,6 +50,55 @@ int tensor_file_open(tensor_file *file, const char *path, tensor_axes axes)
     return EXIT_OK;
 }
 
+/* The tensors data and scale of a path without a name; false: there are none, or they are not those of 8 bits. */
+static bool open_8_bits(const char *path, ra_array **data, ra_array **scale)
+{
+    const char *name;
+    char named[PATH_MAX];
+    ra_array_info info = RA_ARRAY_INFO_INIT;
+    bool found = !path[ra_array_split_path(path, &name)] && name;
+    *data = *scale = NULL;
+    snprintf(named, sizeof named, "%s#data", path);
+    found = found && !ra_array_open(named, data) && !ra_array_describe(*data, &info) && info.dtype == RA_I8;
+    snprintf(named, sizeof named, "%s#scale", path);
+    found = found && !ra_array_open(named, scale);
+    if (!found) {
+        ra_array_close(*data);
+        *data = NULL;
+    }
+    return found;
+}
+
+/* Whether scales are float32 in the shape of the data, with a last axis of 1. */
+static bool scales_fit(const ra_array_info *data, const ra_array_info *scale)
+{
+    int last = data->dims - 1;
+    bool fit = scale->dtype == RA_F32 && scale->dims == data->dims && scale->shape[last] == 1;
+    for (int i = 0; fit && i < last; i++)
+        fit = scale->shape[i] == data->shape[i];
+    return fit;
+}
+
+int tensor_file_open_cached(tensor_file *file, const char *path, tensor_axes axes)
+{
+    ra_array *data, *scale;
+    ra_array_info of_data = RA_ARRAY_INFO_INIT, of_scale = RA_ARRAY_INFO_INIT;
+    if (!open_8_bits(path, &data, &scale))
+        return tensor_file_open(file, path, axes);
+    *file = (tensor_file){.path = path, .array = data, .scale = scale};
+    if (ra_array_describe(data, &of_data) || ra_array_describe(scale, &of_scale))
+        return report_refusal();
+    if (of_data.dims != 3 && of_data.dims != 4)
+        return report(EXIT_USAGE, "%s: data: %d dimensions: expected 4, or 3 for a batch of 1", path, of_data.dims);
+    if (!scales_fit(&of_data, &of_scale))
+        return report(EXIT_USAGE, "%s: scale: expected float32 in the shape of data, with a last axis of 1", path);
+    file->dims = of_data.dims;
+    file->tensor = view(axes, RA_F32, of_data.dims, of_data.shape);
+    if (file->tensor.heads == 0 || file->tensor.dim == 0)
+        return report(EXIT_USAGE, "%s: has no elements", path);
+    return EXIT_OK;
+}
+
 int tensor_file_expect(const tensor_file *file, int64_t batch, int64_t seq, int64_t heads, int64_t dim)
 {
     const ra_tensor *t = &file->tensor;
@@ -198,6 +247,8 @@ static int move(tensor_file *file, ra_status (*piece)(const tensor_file *file, i
 ra_status tensor_file_source(const tensor_file *file, ra_storage **storage)
 {
     const ra_tensor *t = &file->tensor;
+    if (file->scale)
+        return ra_storage_quantized(file->array, file->scale, t, storage);
     return file->gen.made ? ra_storage_generator(file->gen.distribution, file->gen.seed, t, storage)
                           : ra_storage_array(file->array, t, storage);
 }
@@ -239,8 +290,32 @@ static ra_status write_piece(const tensor_file *file, int64_t first, int64_t cou
     return ra_array_write(file->array, first, count, at);
 }
 
+/* 8 bits become floats, some rows at a time. */
+static int load_8_bits(tensor_file *file)
+{
+    const ra_tensor *t = &file->tensor;
+    int64_t rows = PIECE_ELEMENTS / (t->heads * t->dim) + 1;
+    ra_storage *storage = NULL;
+    ra_status status = tensor_file_source(file, &storage);
+    for (int64_t done = 0; done < t->batch * t->seq && !status && !interrupted();) {
+        int64_t batch = done / t->seq, first = done % t->seq;
+        ra_tensor part = *t;
+        part.batch = 1;
+        part.seq = rows < t->seq - first ? rows : t->seq - first;
+        part.data = (float *)t->data + batch * t->batch_stride + first * t->seq_stride;
+        status = ra_storage_read(storage, batch, first, part.seq, 0, &part);
+        done += part.seq;
+    }
+    ra_storage_free(storage);
+    if (interrupted())
+        return interrupt_exit();
+    return status ? report_failure(status) : EXIT_OK;
+}
+
 int tensor_file_load(tensor_file *file)
 {
+    if (file->scale)
+        return load_8_bits(file);
     return move(file, read_piece);
 }
 
@@ -259,6 +334,7 @@ void tensor_file_close(tensor_file *file)
 {
     interrupt_forget(file->cleaned);
     ra_array_close(file->array);
+    ra_array_close(file->scale);
     free(file->tensor.data);
     *file = (tensor_file){0};
 }

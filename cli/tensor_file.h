@@ -19,6 +19,7 @@ typedef enum tensor_axes {
 typedef struct tensor_file {
     const char *path; /* NULL: there is no such file, and everything below does nothing */
     ra_array *array;
+    ra_array *scale;  /* of a file of 8 bits, whose data `array` is: read as float32 */
     int cleaned;      /* the number of its temporary file for interrupt_forget */
     int dims;         /* 3 or 4, as in the file */
     ra_tensor tensor; /* data is NULL until tensor_files_allocate */
@@ -39,6 +40,9 @@ typedef struct tensor_file {
 
 /* Open for reading: the shape and dtype of the tensor are then known. */
 int tensor_file_open(tensor_file *file, const char *path, tensor_axes axes);
+
+/* The same where 8 bits are taken, too: FILE.safetensors with the tensors data (int8) and scale (float32). */
+int tensor_file_open_cached(tensor_file *file, const char *path, tensor_axes axes);
 
 /* Made up, of a shape as a file would have it. */
 int tensor_file_generate(tensor_file *file, const char *path, tensor_axes axes, ra_dtype dtype, int dims,

@@ -1,4 +1,4 @@
-/* The public functions: validate, resolve defaults, hand on. */
+/* The public functions: validate, resolve defaults, hand on. Runs of a plan are in api_forward.c. */
 #include "base/checked.h"
 #include "base/cpu.h"
 #include "base/sized.h"
@@ -168,7 +168,7 @@ static __attribute__((noinline)) ra_status fill_plan(ra_plan *plan, ra_problem *
     if (!status)
         status = ra_threads_check(options->threads);
     if (!status)
-        status = ra_kernel_find(options->kernel, &kernel);
+        status = ra_kernel_find(options->kernel, options->precision, &kernel);
     if (!status && !ra_tile_order_name(options->tiles))
         status = ra_fail(RA_ERROR_ARGUMENT, "tiles %d: no such tile order", (int)options->tiles);
     if (!status)
@@ -190,6 +190,7 @@ static __attribute__((noinline)) ra_status fill_plan(ra_plan *plan, ra_problem *
     plan->offset = plan->placed ? problem->query_position - problem->key_position : problem->kv_len - problem->q_len;
     plan->key_position = problem->key_position;
     plan->kernel = kernel->id;
+    plan->precision = options->precision;
     plan->blocking = kernel->blocking;
     plan->scratch_bytes = ra_scratch_bytes;
     plan->tiles = options->tiles;
@@ -278,107 +279,6 @@ ra_status ra_plan_visible(const ra_plan *p, int64_t head, int64_t query, int64_t
     return RA_OK;
 }
 
-/* ---- Running --------------------------------------------------------------------------------------------------- */
-
-/* *keys: those of this run, which may be fewer than planned. */
-/* What is checked of each input: that a run, or that an oracle can read it. */
-typedef ra_status tensor_check(const ra_tensor *tensor, const char *name, int64_t batch, int64_t seq, int64_t heads,
-                               int64_t dim);
-
-static ra_status check_inputs(const ra_plan *p, const ra_tensor *q, const ra_tensor *k, const ra_tensor *v,
-                              tensor_check *check, int64_t *keys)
-{
-    if (!p)
-        return ra_fail(RA_ERROR_ARGUMENT, "plan is NULL");
-    *keys = k && k->seq >= 0 && k->seq < p->kv_len ? k->seq : p->kv_len;
-    ra_status status = check(q, "query", p->batch, p->q_len, p->heads, p->head_dim);
-    if (!status)
-        status = check(k, "key", p->batch, *keys, p->kv_heads, p->head_dim);
-    if (!status)
-        status = check(v, "value", p->batch, *keys, p->kv_heads, p->value_dim);
-    return status;
-}
-
-static ra_status check_outputs(const ra_plan *p, const ra_tensor *q, const ra_tensor *k, const ra_tensor *v,
-                               const ra_tensor *output, const ra_tensor *lse)
-{
-    ra_status status = ra_tensor_check(output, "output", p->batch, p->q_len, p->heads, p->value_dim);
-    if (!status && lse)
-        status = ra_tensor_check(lse, "lse", p->batch, p->q_len, p->heads, 1);
-    if (!status && lse && lse->dtype != RA_F32)
-        status = ra_fail(RA_ERROR_ARGUMENT, "lse: dtype %s: must be float32", ra_dtype_name(lse->dtype));
-    if (!status)
-        status = ra_scores_check_apart(p->scores, (const ra_tensor *const[]){q, k, v, output, lse},
-                                       (const char *const[]){"query", "key", "value", "output", "lse"}, 3, 5);
-    return status ? status
-                  : ra_pattern_check_apart(&p->pattern, (const ra_tensor *const[]){output, lse},
-                                           (const char *const[]){"output", "lse"}, 0, 2);
-}
-
-/* A run over all keys of the plan, or over fewer. */
-static ra_status run(const ra_plan *p, int64_t keys, const ra_tensor *q, const ra_tensor *k, const ra_tensor *v,
-                     const ra_tensor *output, const ra_tensor *lse, ra_stats *stats)
-{
-    const ra_kernel *kernel = NULL;
-    ra_shorter_plan shorter;
-    shorter.ragged = NULL;
-    ra_status status = ra_kernel_find(p->kernel, &kernel);
-    if (!status && ra_plan_differs(p, keys)) {
-        status = ra_plan_shorten(p, keys, &shorter);
-        if (!status && keys > 0 && p->all.tasks > 0)
-            status = ra_plan_lay_out_shorter(p, &shorter);
-        p = &shorter.plan;
-    }
-    if (!status && (p->kv_len == 0 || p->all.tasks == 0))
-        status = ra_execute_nothing(p, kernel, output, lse, stats);
-    else if (!status)
-        status = ra_execute(p, kernel, q, k, v, output, lse, stats);
-    ra_shorter_plan_clear(&shorter);
-    return status;
-}
-
-ra_status ra_forward(const ra_plan *p, const ra_tensor *q, const ra_tensor *k, const ra_tensor *v,
-                     const ra_tensor *output, const ra_tensor *lse, ra_stats *stats)
-{
-    int64_t keys = 0;
-    ra_stats ours = RA_STATS_INIT;
-    ra_status status = check_inputs(p, q, k, v, ra_tensor_check, &keys);
-    if (!status && stats)
-        status = ra_check_sized(stats, &ra_sized_stats);
-    if (!status)
-        status = check_outputs(p, q, k, v, output, lse);
-    if (!status)
-        status = run(p, keys, q, k, v, output, lse, &ours);
-    if (!status && stats)
-        status = ra_copy_out(stats, &ours, &ra_sized_stats);
-    return status;
-}
-
-ra_status ra_reference_row(const ra_plan *p, const ra_tensor *q, const ra_tensor *k, const ra_tensor *v, int64_t batch,
-                           int64_t head, int64_t query, double *output, double *lse)
-{
-    int64_t keys = 0;
-    ra_status status = check_inputs(p, q, k, v, ra_tensor_check_reference, &keys);
-    if (status)
-        return status;
-    if (!output)
-        return ra_fail(RA_ERROR_ARGUMENT, "output is NULL");
-    if (batch < 0 || batch >= p->batch || head < 0 || head >= p->heads || query < 0 || query >= p->q_len)
-        return ra_fail(RA_ERROR_ARGUMENT, "batch %lld, head %lld, query %lld: must be below %lld, %lld and %lld",
-                       (long long)batch, (long long)head, (long long)query, (long long)p->batch, (long long)p->heads,
-                       (long long)p->q_len);
-    ra_shorter_plan shorter;
-    shorter.ragged = NULL;
-    if (ra_plan_differs(p, keys)) {
-        status = ra_plan_shorten(p, keys, &shorter);
-        p = &shorter.plan;
-    }
-    if (!status)
-        status = ra_reference_compute(p, q, k, v, batch, head, query, output, lse);
-    ra_shorter_plan_clear(&shorter);
-    return status;
-}
-
 ra_status ra_system_describe(ra_system_info *info)
 {
     const ra_kernel *kernel = NULL;
@@ -386,7 +286,7 @@ ra_status ra_system_describe(ra_system_info *info)
     if (!info)
         return ra_fail(RA_ERROR_ARGUMENT, "info is NULL");
     ra_cpu_describe(&ours);
-    ra_status status = ra_kernel_find(RA_KERNEL_AUTO, &kernel);
+    ra_status status = ra_kernel_find(RA_KERNEL_AUTO, RA_PRECISION_AUTO, &kernel);
     if (status)
         return status;
     ours.kernel = kernel->id;

@@ -50,7 +50,10 @@ static ra_status check_gradients(const ra_plan *p, const ra_gradient_tensors *t,
                                                t->d_output, t->d_lse, t->d_q, t->d_k,    t->d_v};
     static const char *const names[TENSORS] = {"query",    "key",   "value", "output", "lse",
                                                "d_output", "d_lse", "d_q",   "d_k",    "d_v"};
-    status = ra_scores_check_apart(p->scores, tensors, names, INPUTS, TENSORS);
+    status = ra_precision_check(p->precision, (const ra_tensor *const[]){t->q, t->k, t->v, t->d_output},
+                                (const char *const[]){"query", "key", "value", "d_output"}, 4);
+    if (!status)
+        status = ra_scores_check_apart(p->scores, tensors, names, INPUTS, TENSORS);
     return status ? status : ra_pattern_check_apart(&p->pattern, tensors, names, INPUTS, TENSORS);
 }
 
@@ -60,7 +63,7 @@ static ra_status run(const ra_plan *p, int64_t keys, const ra_gradient_tensors *
     const ra_kernel *kernel = NULL;
     ra_shorter_plan shorter;
     shorter.ragged = NULL;
-    ra_status status = ra_kernel_find(p->kernel, &kernel);
+    ra_status status = ra_kernel_find(p->kernel, p->precision, &kernel);
     if (!status && ra_plan_differs(p, keys)) {
         status = ra_plan_shorten(p, keys, &shorter);
         p = &shorter.plan;

@@ -61,6 +61,12 @@ ra_status ra_checkpoint_options_init(ra_checkpoint_options *options, size_t size
     return ra_sized_init(options, size, &defaults, &ra_sized_checkpoint_options);
 }
 
+ra_status ra_cache_init(ra_cache *cache, size_t size)
+{
+    static const ra_cache defaults = RA_CACHE_INIT;
+    return ra_sized_init(cache, size, &defaults, &ra_sized_cache);
+}
+
 ra_status ra_system_info_init(ra_system_info *info, size_t size)
 {
     static const ra_system_info defaults = RA_SYSTEM_INFO_INIT;

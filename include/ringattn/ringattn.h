@@ -114,8 +114,8 @@ RA_API const char *ra_last_message(void);
 /* ---- Tensors --------------------------------------------------------------------------------------------------- */
 
 /*
- * Element types. Attention takes RA_F32, RA_F16 and RA_BF16. The oracles of tensors in memory take RA_F64 as well. The
- * others occur in files (ra_array) and in arrays of patterns.
+ * Element types. Attention takes RA_F32, RA_F16 and RA_BF16, and RA_I8 in caches (ra_cache). The oracles of tensors in
+ * memory take RA_F64 as well. The others occur in files (ra_array) and in arrays of patterns and caches.
  */
 typedef enum ra_dtype {
     RA_F32 = 0,
@@ -124,7 +124,9 @@ typedef enum ra_dtype {
     RA_I64 = 3,
     RA_U8 = 4,
     RA_BOOL = 5,
-    RA_F64 = 6 /* of ra_reference_row and ra_reference_backward alone */
+    RA_F64 = 6, /* of ra_reference_row and ra_reference_backward alone */
+    RA_I8 = 7,
+    RA_I32 = 8
 } ra_dtype;
 
 RA_API const char *ra_dtype_name(ra_dtype dtype);
@@ -391,6 +393,19 @@ RA_API const char *ra_kernel_name(ra_kernel_id kernel);
 RA_API int ra_kernel_available(ra_kernel_id kernel);
 
 /*
+ * With which products attention is computed. Exact: every product and sum in float32. Fast: products of bfloat16, sums
+ * in float32, for inputs and an output that are all RA_BF16, by a kernel that has them; refused elsewhere. Auto: fast
+ * where it can be, else exact. No kernel of this version is fast.
+ */
+typedef enum ra_precision { RA_PRECISION_AUTO = 0, RA_PRECISION_EXACT = 1, RA_PRECISION_FAST = 2 } ra_precision;
+
+/* "auto", "exact", "fast"; NULL for anything else. */
+RA_API const char *ra_precision_name(ra_precision precision);
+
+/* What a kernel computes with, RA_PRECISION_EXACT or RA_PRECISION_FAST. */
+RA_API ra_precision ra_kernel_precision(ra_kernel_id kernel);
+
+/*
  * Called from the thread that called ra_forward, between key blocks: `done` of `total` visible pairs are finished. Over
  * ranks, each rank calls it for its own pairs, from its own thread; the simulation calls it for all of them.
  * Returning non-zero stops the run with RA_ERROR_CANCELLED. The last call of a run that succeeds has done == total.
@@ -414,11 +429,12 @@ struct ra_options {
     ra_progress progress; /* NULL: none */
     void *progress_user;
     ra_tile_order tiles;
+    ra_precision precision;
 };
 
 #define RA_OPTIONS_INIT                                                                                                \
     {                                                                                                                  \
-        sizeof(ra_options), 0, RA_KERNEL_AUTO, NULL, NULL, RA_TILES_ROW                                                \
+        sizeof(ra_options), 0, RA_KERNEL_AUTO, NULL, NULL, RA_TILES_ROW, RA_PRECISION_AUTO                             \
     }
 
 RA_API ra_status ra_options_init(ra_options *options, size_t size);
@@ -509,6 +525,56 @@ RA_API ra_status ra_reference_backward(const ra_plan *plan, const ra_tensor *q, 
                                        const ra_tensor *d_output, const ra_tensor *d_lse, double *d_q, double *d_k,
                                        double *d_v);
 
+/* ---- Caches ---------------------------------------------------------------------------------------------------- */
+
+/*
+ * Keys and values as programs that serve models keep them: in pages, in 8 bits, or both. docs/CACHES.md has examples.
+ *
+ * Pages: k and v are pools [pages, page_size, kv_heads, dim] that all sequences share (batch is the page, seq the row
+ * in it), with any strides. Key j of batch element b is row j % page_size of page page_table[b][j / page_size]. Pages
+ * may be in any order, shared by batch elements, or there twice. Entries of pages without a valid key (the pattern's
+ * `lengths:`) or behind `keys` are not read; any other one outside of 0 .. pages - 1 is RA_ERROR_ARGUMENT, and the
+ * message has it. The table may be another one in each run of a plan, and must not change during a run.
+ *
+ * 8 bits: elements of k or v are RA_I8, and each is multiplied by the scale of its row and head. Scales are RA_F32 in
+ * the shape of k or v with dim 1, and finite (ra_quantize_rows makes them so). k and v have scales, or not, each for
+ * itself.
+ */
+typedef struct ra_cache {
+    size_t size;
+    const ra_tensor *k, *v;             /* without a table [batch, keys, kv_heads, dim], as in ra_forward */
+    const ra_tensor *k_scale, *v_scale; /* of RA_I8; NULL for any other dtype */
+    const ra_tensor *page_table;        /* NULL: no pages. RA_I32: batch, dim at least keys / page_size, rounded up */
+    int64_t keys;                       /* with a table: of this run, 0 to kv_len, or RA_SAME: kv_len of the plan */
+} ra_cache;
+
+#define RA_CACHE_INIT                                                                                                  \
+    {                                                                                                                  \
+        sizeof(ra_cache), NULL, NULL, NULL, NULL, NULL, RA_SAME                                                        \
+    }
+
+RA_API ra_status ra_cache_init(ra_cache *cache, size_t size);
+
+/*
+ * ra_forward over a cache. Results have the bits of ra_forward over the same keys and values in one piece, as long as
+ * these are not RA_I8. There is no backward pass over a cache, and none over ranks.
+ */
+RA_API ra_status ra_forward_cached(const ra_plan *plan, const ra_tensor *q, const ra_cache *cache,
+                                   const ra_tensor *output, const ra_tensor *lse, ra_stats *stats);
+
+/* ra_reference_row over a cache. Of RA_I8 it multiplies elements by their scales in double precision. */
+RA_API ra_status ra_reference_row_cached(const ra_plan *plan, const ra_tensor *q, const ra_cache *cache, int64_t batch,
+                                         int64_t head, int64_t query, double *output, double *lse);
+
+/*
+ * Rows as a cache of 8 bits has them. Of each row and head: scale = its largest magnitude / 127, data = its elements /
+ * scale, to the nearest integer, -127 to 127. So an element changes by half a scale at most. Of a row of zeros the
+ * scale is 0; no other is below 2^-126. `rows` is a view of any shape of RA_F32, RA_F16 or RA_BF16; data is RA_I8 of
+ * that shape, scale RA_F32 with dim 1. Data and scale may be places in a cache: new rows are added to it by a call. NaN
+ * and infinity are RA_ERROR_ARGUMENT, with their place, and nothing is written.
+ */
+RA_API ra_status ra_quantize_rows(const ra_tensor *rows, const ra_tensor *data, const ra_tensor *scale);
+
 /* ---- The machine ----------------------------------------------------------------------------------------------- */
 
 typedef struct ra_system_info {
@@ -597,6 +663,13 @@ RA_API ra_status ra_array_create_parts(const char *path, ra_dtype dtype, int cou
                                        ra_array **array);
 
 /*
+ * The same with a dtype for each tensor. What is written are bytes: the array is RA_U8. Tensors are not aligned to more
+ * than what is before them leaves: those of large elements come first.
+ */
+RA_API ra_status ra_array_create_mixed(const char *path, int count, const ra_array_part *parts, const ra_dtype *dtypes,
+                                       ra_array **array);
+
+/*
  * Write to an array that another process of the same job has created and not yet committed: same path, same shape. Its
  * maker commits it, after all who have joined it have closed it.
  */
@@ -635,6 +708,13 @@ RA_API ra_status ra_storage_array(ra_array *array, const ra_tensor *view, ra_sto
  */
 RA_API ra_status ra_storage_generator(ra_distribution distribution, uint64_t seed, const ra_tensor *view,
                                       ra_storage **storage);
+
+/*
+ * 8 bits in a file, read as float32: elements of `data`, RA_I8, times the scales of their rows and heads, which are the
+ * elements of `scale`, RA_F32, in the same order of axes with dim 1. `view` says how the elements of data lie, with a
+ * dtype of RA_F32. Both arrays stay the caller's, as in ra_storage_array. Writing is an error.
+ */
+RA_API ra_status ra_storage_quantized(ra_array *data, ra_array *scale, const ra_tensor *view, ra_storage **storage);
 
 /* One head of one position of a tensor: `dim` elements. */
 typedef struct ra_row {

@@ -7,6 +7,7 @@
 """
 
 from ._attention import attention, attention_backward
+from ._cached import quantize
 from ._errors import (
     ArgumentError,
     BudgetError,
@@ -54,6 +55,7 @@ __all__ = [
     "info",
     "plan",
     "preset",
+    "quantize",
     "reference",
     "reference_backward",
     "ring",

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ._errors import ArgumentError, UnsupportedError
-from ._library import BF16, BOOL, F16, F32, F64, I64, U8
+from ._library import BF16, BOOL, F16, F32, F64, I8, I32, I64, U8
 
 _numpy_codes = {
     np.dtype(np.float32): F32,
@@ -22,9 +22,12 @@ _numpy_codes = {
     np.dtype(np.uint8): U8,
     np.dtype(np.bool_): BOOL,
     np.dtype(np.float64): F64,
+    np.dtype(np.int8): I8,
+    np.dtype(np.int32): I32,
 }
-_names = {F32: "float32", F16: "float16", BF16: "bfloat16", I64: "int64", U8: "uint8", BOOL: "bool", F64: "float64"}
-_sizes = {F32: 4, F16: 2, BF16: 2, I64: 8, U8: 1, BOOL: 1, F64: 8}
+_names = {F32: "float32", F16: "float16", BF16: "bfloat16", I64: "int64", U8: "uint8", BOOL: "bool", F64: "float64",
+          I8: "int8", I32: "int32"}
+_sizes = {F32: 4, F16: 2, BF16: 2, I64: 8, U8: 1, BOOL: 1, F64: 8, I8: 1, I32: 4}
 
 
 _EXPECTED = dict.fromkeys(("slopes", "table", "sinks", "lse", "d_lse"), "float32")
@@ -96,6 +99,8 @@ def _torch_code(torch, dtype, name: str) -> int:
                 torch.uint8: U8,
                 torch.bool: BOOL,
                 torch.float64: F64,
+                torch.int8: I8,
+                torch.int32: I32,
             }
         )
     code = _torch_codes.get(dtype)
@@ -160,7 +165,8 @@ _capsule_pointer.restype = ctypes.c_void_p
 _capsule_pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
 
 # DLDataTypeCode and bits: signed integers 0, unsigned 1, floats 2, bfloat 4, bool 6.
-_dlpack_codes = {(2, 32): F32, (2, 16): F16, (4, 16): BF16, (0, 64): I64, (1, 8): U8, (6, 8): BOOL, (2, 64): F64}
+_dlpack_codes = {(2, 32): F32, (2, 16): F16, (4, 16): BF16, (0, 64): I64, (1, 8): U8, (6, 8): BOOL, (2, 64): F64,
+                 (0, 8): I8, (0, 32): I32}
 
 
 def _dlpack_view(array, name: str) -> View:

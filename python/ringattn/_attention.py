@@ -10,6 +10,7 @@ from typing import Any, Callable, Optional, Sequence, Union
 import numpy as np
 
 from ._arrays import View, empty, finish, from_numpy, is_torch, refuse_gradient, view_of, wants_gradient
+from ._cached import attention_cached
 from ._errors import ArgumentError, BudgetError
 from ._library import F32, Tensor, backward, check, forward
 from ._problem import Plan, Watch, check_wanted, given_arrays, lse_tensor, places_of, progress_function, tensor_of
@@ -254,6 +255,10 @@ def attention(
     simulate: int = 0,
     strategy: str = "ring",
     order: str = "contiguous",
+    page_table=None,
+    kv_len: Optional[int] = None,
+    k_scale=None,
+    v_scale=None,
 ):
     """Exact softmax attention of q over k and v.
 
@@ -266,6 +271,10 @@ def attention(
     result is (out, lse), lse float32 [batch, heads, q_len]. progress is a function of (done, total), whose true result
     stops the run, or True for a bar. memory is the most bytes that the run may hold beyond the arrays.
 
+    page_table int32 [batch, pages] makes k and v pools of pages [pages, page_size, kv_heads, head_dim]; kv_len is how
+    many keys there are, if not all that the table has room for. k and v may be int8 with k_scale and v_scale, as
+    quantize makes them. There is no backward pass over either; see docs/CACHES.md.
+
     With simulate=R the run is one of R virtual ranks, with a strategy and an order of docs/RING.md; ringattn.ring has
     their statistics.
 
@@ -275,6 +284,9 @@ def attention(
     >>> ringattn.attention(q, q, v, pattern="causal")[0, :, 0, 0].tolist()
     [0.0, 4.0, 8.0]
     """
+    cached = page_table is not None or k_scale is not None or v_scale is not None or kv_len is not None
+    if simulate and cached:
+        raise ArgumentError(f"simulate is {simulate}: there are no ranks over pages or 8 bits")
     if simulate:
         from ._ring import ring
 
@@ -289,6 +301,9 @@ def attention(
         raise ArgumentError(f'strategy "{strategy}" and order "{order}" are for ranks: give simulate=R, or use ringattn.ring')
     problem = (pattern, scores, scale, query_position, key_position, threads, kernel)
     arrays = given_arrays(mask, bias, slopes, table, sinks, lengths, documents)
+    if cached:
+        return attention_cached(q, k, v, k_scale, v_scale, page_table, kv_len, layout, problem, arrays, return_lse,
+                                out, lse, memory, progress)
     key = None
     if not arrays and not progress and not _names_file(pattern, scores):
         key = _key_of(q, k, v, out, lse, layout, problem, memory, return_lse)

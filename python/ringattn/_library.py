@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ._errors import error_of
 
-F32, F16, BF16, I64, U8, BOOL, F64 = range(7)
+F32, F16, BF16, I64, U8, BOOL, F64, I8, I32 = range(9)
 SAME = -1
 SCALE_DEFAULT = 1.7976931348623157e308
 KERNELS = {None: 0, "auto": 0, "generic": 1, "avx2": 2, "avx512": 3}
@@ -56,6 +56,20 @@ class ScoreArrays(Structure):
             "d_bias",
             "d_sinks",
         )
+    ]
+
+
+class Cache(Structure):
+    """ra_cache"""
+
+    _fields_ = [
+        ("size", c_size_t),
+        ("k", _view),
+        ("v", _view),
+        ("k_scale", _view),
+        ("v_scale", _view),
+        ("page_table", _view),
+        ("keys", c_int64),
     ]
 
 
@@ -178,6 +192,9 @@ _declare("ra_plan_free", None, c_void_p)
 _declare("ra_plan_describe", c_int, c_void_p, POINTER(PlanInfo))
 _declare("ra_plan_describe_backward", c_int, c_void_p, POINTER(PlanInfo))
 _declare("ra_plan_visible", c_int, c_void_p, c_int64, c_int64, c_int64, c_int64, POINTER(c_uint8))
+_declare("ra_cache_init", c_int, POINTER(Cache), c_size_t)
+_declare("ra_forward_cached", c_int, c_void_p, _view, POINTER(Cache), _view, _view, c_void_p)
+_declare("ra_quantize_rows", c_int, _view, _view, _view)
 _declare("ra_preset", c_char_p, c_char_p)
 _declare("ra_preset_scores", c_char_p, c_char_p)
 _declare(

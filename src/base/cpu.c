@@ -6,6 +6,7 @@
 
 #include <omp.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -20,9 +21,40 @@ static uint64_t enabled_states(void)
     return (uint64_t)high << 32 | low;
 }
 
+/* Register files that the system must save: for AVX, AVX-512 and AMX. */
+enum { YMM = 0x6, ZMM = 0xe6, TILES = 0x60000 };
+
+/* Of leaf 7: bits that compilers of some age have no names for. */
+static unsigned find_newer(uint64_t states)
+{
+    enum {
+        VNNI_512 = 1 << 11,
+        FP16_512 = 1 << 23,
+        AMX_BF16 = 1 << 22,
+        AMX_TILE = 1 << 24,
+        VNNI = 1 << 4,
+        BF16 = 1 << 5
+    };
+    unsigned a = 0, b = 0, c = 0, d = 0, features = 0;
+    bool zmm = (states & ZMM) == ZMM;
+    __get_cpuid_count(7, 0, &a, &b, &c, &d);
+    if (zmm && (c & VNNI_512))
+        features |= RA_CPU_AVX512_VNNI;
+    if (zmm && (d & FP16_512))
+        features |= RA_CPU_AVX512_FP16;
+    if ((states & TILES) == TILES && (d & AMX_TILE) && (d & AMX_BF16))
+        features |= RA_CPU_AMX;
+    if (a < 1 || !__get_cpuid_count(7, 1, &a, &b, &c, &d))
+        return features;
+    if (zmm && (a & BF16))
+        features |= RA_CPU_AVX512_BF16;
+    if (a & VNNI)
+        features |= RA_CPU_AVX_VNNI;
+    return features;
+}
+
 static unsigned find_features(void)
 {
-    enum { YMM = 0x6, ZMM = 0xe6 }; /* register files the system must save for AVX, for AVX-512 */
     unsigned a, b, c, d, features = 0;
     if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & bit_OSXSAVE))
         return 0;
@@ -41,7 +73,7 @@ static unsigned find_features(void)
         features |= RA_CPU_AVX512F;
     if ((b & bit_AVX512DQ) && (states & ZMM) == ZMM)
         features |= RA_CPU_AVX512DQ;
-    return features;
+    return features | find_newer(states);
 }
 
 static void processor_name(char *name, size_t size)
@@ -105,7 +137,12 @@ void ra_cpu_describe(ra_system_info *info)
                  {RA_CPU_FMA, "fma"},
                  {RA_CPU_F16C, "f16c"},
                  {RA_CPU_AVX512F, "avx512f"},
-                 {RA_CPU_AVX512DQ, "avx512dq"}};
+                 {RA_CPU_AVX512DQ, "avx512dq"},
+                 {RA_CPU_AVX512_VNNI, "avx512_vnni"},
+                 {RA_CPU_AVX512_BF16, "avx512_bf16"},
+                 {RA_CPU_AVX512_FP16, "avx512_fp16"},
+                 {RA_CPU_AVX_VNNI, "avx_vnni"},
+                 {RA_CPU_AMX, "amx"}};
     unsigned features = ra_cpu_features();
     processor_name(info->processor, sizeof info->processor);
     info->instruction_sets[0] = '\0';

@@ -9,7 +9,12 @@ typedef enum ra_cpu_feature {
     RA_CPU_FMA = 2,
     RA_CPU_F16C = 4,
     RA_CPU_AVX512F = 8,
-    RA_CPU_AVX512DQ = 16
+    RA_CPU_AVX512DQ = 16,
+    RA_CPU_AVX512_VNNI = 32,
+    RA_CPU_AVX512_BF16 = 64,
+    RA_CPU_AVX512_FP16 = 128,
+    RA_CPU_AVX_VNNI = 256,
+    RA_CPU_AMX = 512 /* tiles, and their products of bfloat16 */
 } ra_cpu_feature;
 
 /* Bits of ra_cpu_feature, set only when the operating system saves the registers too. */

@@ -13,6 +13,7 @@ const ra_sized ra_sized_problem = SIZED(ra_problem, "RA_PROBLEM_INIT", head_dim)
 const ra_sized ra_sized_score_arrays = {"ra_score_arrays", "RA_SCORE_ARRAYS_INIT", sizeof(ra_score_arrays),
                                         sizeof(ra_score_arrays)};
 const ra_sized ra_sized_options = SIZED(ra_options, "RA_OPTIONS_INIT", threads);
+const ra_sized ra_sized_cache = {"ra_cache", "RA_CACHE_INIT", sizeof(ra_cache), sizeof(ra_cache)};
 const ra_sized ra_sized_plan_info = SIZED(ra_plan_info, "RA_PLAN_INFO_INIT", threads);
 const ra_sized ra_sized_stats = SIZED(ra_stats, "RA_STATS_INIT", threads);
 const ra_sized ra_sized_array_info = SIZED(ra_array_info, "RA_ARRAY_INFO_INIT", dtype);

@@ -16,7 +16,7 @@ typedef struct ra_sized {
 
 extern const ra_sized ra_sized_problem, ra_sized_score_arrays, ra_sized_options, ra_sized_plan_info, ra_sized_stats,
     ra_sized_array_info, ra_sized_ring_options, ra_sized_rank_info, ra_sized_rank_stats, ra_sized_checkpoint_options,
-    ra_sized_system_info;
+    ra_sized_system_info, ra_sized_cache;
 
 /* The caller's struct of `size` bytes gets the defaults that its version has; what is newer than `kind` gets zeros. */
 ra_status ra_sized_init(void *theirs, size_t size, const void *defaults, const ra_sized *kind);

@@ -16,6 +16,8 @@ const char *ra_dtype_name(ra_dtype dtype)
     case RA_U8: return "uint8";
     case RA_BOOL: return "bool";
     case RA_F64: return "float64";
+    case RA_I8: return "int8";
+    case RA_I32: return "int32";
     }
     return "unknown";
 }
@@ -30,6 +32,8 @@ size_t ra_dtype_size(ra_dtype dtype)
     case RA_U8: return 1;
     case RA_BOOL: return 1;
     case RA_F64: return 8;
+    case RA_I8: return 1;
+    case RA_I32: return 4;
     }
     return 0;
 }
@@ -69,6 +73,8 @@ double ra_tensor_get(const ra_tensor *t, int64_t batch, int64_t seq, int64_t hea
     case RA_BOOL:
     case RA_U8: return ((const uint8_t *)t->data)[at];
     case RA_F64: return ((const double *)t->data)[at];
+    case RA_I8: return ((const int8_t *)t->data)[at];
+    case RA_I32: return ((const int32_t *)t->data)[at];
     }
     return 0;
 }
@@ -86,6 +92,8 @@ void ra_tensor_set(const ra_tensor *t, int64_t batch, int64_t seq, int64_t head,
     case RA_BOOL:
     case RA_U8: ((uint8_t *)t->data)[at] = (uint8_t)value; break;
     case RA_F64: ((double *)t->data)[at] = value; break;
+    case RA_I8: ((int8_t *)t->data)[at] = (int8_t)value; break;
+    case RA_I32: ((int32_t *)t->data)[at] = (int32_t)value; break;
     }
 }
 
@@ -98,25 +106,16 @@ static bool add_reach(int64_t extent, int64_t stride, int64_t size, int64_t *rea
     return ra_add_ok(*reach, bytes < 0 ? -bytes : bytes, reach);
 }
 
-ra_status ra_tensor_check(const ra_tensor *t, const char *name, int64_t batch, int64_t seq, int64_t heads, int64_t dim)
-{
-    if (t && t->dtype != RA_F32 && t->dtype != RA_F16 && t->dtype != RA_BF16)
-        return ra_fail(RA_ERROR_ARGUMENT, "%s: dtype %d (%s): must be float32, float16 or bfloat16", name,
-                       (int)t->dtype, ra_dtype_name(t->dtype));
-    return ra_tensor_check_reference(t, name, batch, seq, heads, dim);
-}
-
-ra_status ra_tensor_check_reference(const ra_tensor *t, const char *name, int64_t batch, int64_t seq, int64_t heads,
-                                    int64_t dim)
+ra_status ra_tensor_check_shape(const ra_tensor *t, const char *name, int64_t batch, int64_t seq, int64_t heads,
+                                int64_t dim)
 {
     if (!t)
         return ra_fail(RA_ERROR_ARGUMENT, "%s: the tensor is NULL", name);
     bool empty = t->batch == 0 || t->seq == 0 || t->heads == 0 || t->dim == 0;
     if (!t->data && !empty)
         return ra_fail(RA_ERROR_ARGUMENT, "%s: data is NULL", name);
-    if (t->dtype != RA_F32 && t->dtype != RA_F16 && t->dtype != RA_BF16 && t->dtype != RA_F64)
-        return ra_fail(RA_ERROR_ARGUMENT, "%s: dtype %d (%s): must be float32, float16, bfloat16 or float64", name,
-                       (int)t->dtype, ra_dtype_name(t->dtype));
+    if (!ra_dtype_size(t->dtype))
+        return ra_fail(RA_ERROR_ARGUMENT, "%s: dtype %d: there is none", name, (int)t->dtype);
     if ((uintptr_t)t->data % ra_dtype_size(t->dtype) != 0)
         return ra_fail(RA_ERROR_ARGUMENT, "%s: data %p: must be a multiple of the %zu bytes of %s", name, t->data,
                        ra_dtype_size(t->dtype), ra_dtype_name(t->dtype));
@@ -136,6 +135,28 @@ ra_status ra_tensor_check_reference(const ra_tensor *t, const char *name, int64_
                        (long long)t->batch_stride, (long long)t->seq_stride, (long long)t->head_stride,
                        (long long)t->dim_stride);
     return RA_OK;
+}
+
+ra_status ra_tensor_check(const ra_tensor *t, const char *name, int64_t batch, int64_t seq, int64_t heads, int64_t dim)
+{
+    if (t && t->dtype == RA_I8)
+        return ra_fail(RA_ERROR_ARGUMENT,
+                       "%s: dtype int8 needs scales, which only ra_forward_cached takes: must be float32, float16 or "
+                       "bfloat16",
+                       name);
+    if (t && t->dtype != RA_F32 && t->dtype != RA_F16 && t->dtype != RA_BF16)
+        return ra_fail(RA_ERROR_ARGUMENT, "%s: dtype %d (%s): must be float32, float16 or bfloat16", name,
+                       (int)t->dtype, ra_dtype_name(t->dtype));
+    return ra_tensor_check_shape(t, name, batch, seq, heads, dim);
+}
+
+ra_status ra_tensor_check_reference(const ra_tensor *t, const char *name, int64_t batch, int64_t seq, int64_t heads,
+                                    int64_t dim)
+{
+    if (t && t->dtype != RA_F32 && t->dtype != RA_F16 && t->dtype != RA_BF16 && t->dtype != RA_F64)
+        return ra_fail(RA_ERROR_ARGUMENT, "%s: dtype %d (%s): must be float32, float16, bfloat16 or float64", name,
+                       (int)t->dtype, ra_dtype_name(t->dtype));
+    return ra_tensor_check_shape(t, name, batch, seq, heads, dim);
 }
 
 ra_status ra_rows_check(const ra_row *rows, const char *name, int64_t count, const void *elements, int64_t batch,

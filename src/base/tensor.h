@@ -14,6 +14,10 @@ const void *ra_tensor_at(const ra_tensor *tensor, int64_t batch, int64_t seq, in
 ra_status ra_tensor_check(const ra_tensor *tensor, const char *name, int64_t batch, int64_t seq, int64_t heads,
                           int64_t dim);
 
+/* The same for any dtype. */
+ra_status ra_tensor_check_shape(const ra_tensor *tensor, const char *name, int64_t batch, int64_t seq, int64_t heads,
+                                int64_t dim);
+
 /* The same for a tensor that an oracle reads, which may be RA_F64, too. */
 ra_status ra_tensor_check_reference(const ra_tensor *tensor, const char *name, int64_t batch, int64_t seq,
                                     int64_t heads, int64_t dim);

@@ -2,11 +2,19 @@
  * A task of the decoding variant: all query rows of some key/value heads against a span of keys, one block after the
  * other. Many queries are worked in tile_task.c.
  */
+#include "exec/cache_rows.h"
 #include "exec/score_rows.h"
 
 #include "base/checked.h"
 
 #include <stdlib.h>
+#include <string.h>
+
+/* What a block has beside its rows where keys and values are those of a cache. */
+typedef struct cached_block {
+    float key_scale[RA_DECODE_HEADS][RA_KEY_BLOCK], value_scale[RA_DECODE_HEADS][RA_KEY_BLOCK];
+    int64_t next_at[RA_KEY_BLOCK]; /* the keys of the next block, in pages */
+} cached_block;
 
 /* A task: some key/value heads of one batch over a span of keys, for all queries of all their query heads. */
 typedef struct decode_task {
@@ -16,6 +24,7 @@ typedef struct decode_task {
     float *state;                           /* [heads][head_rows][unit_floats] */
     int *begin, *end;                       /* [queries] */
     float *key, *value;                     /* room for a block of one head, widened */
+    cached_block *cached;                   /* of use with a cache */
     ra_decode_call call;                    /* fields that are the same for every block are set once */
     bool staged;
     ra_score_rows scores;
@@ -89,23 +98,77 @@ static bool heads_inside(const ra_tensor *t)
     return in_place(t) && llabs(t->head_stride) <= llabs(t->seq_stride);
 }
 
-/* Rows of one head as the kernel reads them. */
+/* Rows of one head, and of those beside it, as the kernel reads them. */
 typedef struct readable {
     const void *rows; /* the row of the block's first position, present or not: rows below `skip` are not read */
     ra_dtype dtype;
     int64_t stride;
+    const int64_t *at;  /* NULL, or where rows are in pages */
+    const float *scale; /* NULL, or of 8 bits */
 } readable;
 
-/* In place, or widened into `packed`. */
-static readable readable_rows(const ra_run *run, const ra_tensor *t, int64_t batch, int64_t head, const ra_key_block *b,
-                              float *packed)
+/* In place, or widened into `packed`, which is one head. `from` are the block's rows of the first head. */
+static readable readable_rows(const ra_run *run, const ra_tensor *t, ra_rows from, const ra_block *block,
+                              const float *scale, float *packed)
 {
-    ra_rows from = ra_rows_at(t, batch, b->row, head);
-    int64_t skipped = b->block.skip * t->seq_stride * (int64_t)ra_dtype_size(t->dtype);
-    if (in_place(t))
-        return (readable){(const char *)from.data - skipped, t->dtype, t->seq_stride};
-    run->kernel->pack_rows(&from, b->block.rows - b->block.skip, (int)t->dim, packed + b->block.skip * t->dim);
-    return (readable){packed, RA_F32, t->dim};
+    int skip = block->skip;
+    if (in_place(t)) {
+        readable r = {from.data, t->dtype, t->seq_stride, from.index ? from.index - skip : NULL, scale};
+        if (!from.index)
+            r.rows = (const char *)from.data - skip * t->seq_stride * (int64_t)ra_dtype_size(t->dtype);
+        return r;
+    }
+    from.scale = scale ? scale + skip : NULL;
+    run->kernel->pack_rows(&from, block->rows - skip, (int)t->dim, packed + skip * t->dim);
+    return (readable){packed, RA_F32, t->dim, NULL, NULL};
+}
+
+/* The scales of some heads; NULL: rows have none. */
+static const float *find_scales(const ra_cache *cache, const ra_tensor *scale, const decode_task *t,
+                                const ra_key_block *b, int64_t head, int64_t heads, float scales[][RA_KEY_BLOCK])
+{
+    if (!scale)
+        return NULL;
+    memset(scales, 0, (size_t)heads * sizeof *scales);
+    for (int64_t h = 0; h < heads; h++)
+        ra_cache_scales(cache, scale, t->batch, b, t->first_head + head + h, scales[h] + b->block.skip);
+    return scales[0];
+}
+
+static const int64_t *find_next(const ra_cache *cache, const decode_task *t, const ra_key_block *b)
+{
+    const ra_key_block next = {.row = b->row - b->block.skip + RA_KEY_BLOCK, .step = 1, .block.rows = RA_KEY_BLOCK};
+    ra_cache_places(cache, cache->k, t->batch, &next, t->cached->next_at);
+    return t->cached->next_at;
+}
+
+/* Where the kernel finds the keys and values of `heads` heads of the task, from its `head`-th on. */
+static void hand_rows(const ra_run *run, decode_task *t, const ra_key_block *b, int64_t head, int64_t heads)
+{
+    ra_decode_call *c = &t->call;
+    const ra_cache *cache = run->keys->cache;
+    const float *key_scale = NULL, *value_scale = NULL;
+    if (cache) {
+        key_scale = find_scales(cache, cache->k_scale, t, b, head, heads, t->cached->key_scale);
+        value_scale = find_scales(cache, cache->v_scale, t, b, head, heads, t->cached->value_scale);
+    }
+    ra_key_block of_head = *b;
+    of_head.head = t->first_head + head;
+    readable key = readable_rows(run, b->k, ra_block_keys(t->batch, &of_head), &b->block, key_scale, t->key);
+    readable value = readable_rows(run, b->v, ra_block_values(t->batch, &of_head), &b->block, value_scale, t->value);
+    c->key = key.rows;
+    c->key_dtype = key.dtype;
+    c->key_stride = key.stride;
+    c->key_at = key.at;
+    c->key_scale = key.scale;
+    c->value = value.rows;
+    c->value_dtype = value.dtype;
+    c->value_stride = value.stride;
+    c->value_at = value.at;
+    c->value_scale = value.scale;
+    c->next_at = key.at ? find_next(cache, t, b) : NULL;
+    c->next_key =
+        key.at ? key.rows : (const char *)key.rows + RA_KEY_BLOCK * key.stride * (int64_t)ra_dtype_size(key.dtype);
 }
 
 /* Find the keys of a block that each query sees, and count the pairs of `heads` key/value heads. */
@@ -133,15 +196,7 @@ static void work_heads(const ra_run *run, decode_task *t, const ra_key_block *b,
     ra_decode_call *c = &t->call;
     int64_t row = head * t->head_rows;
     c->heads = (int)heads;
-    readable key = readable_rows(run, b->k, t->batch, t->first_head + head, b, t->key);
-    readable value = readable_rows(run, b->v, t->batch, t->first_head + head, b, t->value);
-    c->key = key.rows;
-    c->key_dtype = key.dtype;
-    c->key_stride = key.stride;
-    c->value = value.rows;
-    c->value_dtype = value.dtype;
-    c->value_stride = value.stride;
-    c->next_key = (const char *)key.rows + RA_KEY_BLOCK * key.stride * (int64_t)ra_dtype_size(key.dtype);
+    hand_rows(run, t, b, head, heads);
     c->key_head_stride = b->k->head_stride;
     c->value_head_stride = b->v->head_stride;
     c->query = t->query + row * c->head_dim;
@@ -164,7 +219,7 @@ static bool work_keys(ra_worker *w, decode_task *t, int64_t head, int64_t heads)
         ra_tiles_add(&tiles, ra_group_at(&work->queries, &work->grouping, q).query + run->plan->offset, 1);
     for (int64_t set = 0; set < run->key_sets; set++) {
         ra_key_walk walk;
-        ra_key_walk_begin(&walk, &run->keys[set], 0, &tiles, ra_span_keys(run, t->span));
+        ra_key_walk_begin(&walk, &run->keys[set], t->batch, 0, &tiles, ra_span_keys(run, t->span));
         ra_key_block block;
         while (ra_key_walk_next(&walk, &block)) {
             double visible = see_block(w, t, &tiles, &block.block, heads);
@@ -181,6 +236,8 @@ void ra_decode_task(ra_worker *w, int64_t task)
     const ra_run *run = w->run;
     const ra_plan *p = run->plan;
     decode_task t = lay_out(w, task);
+    cached_block cached;
+    t.cached = &cached;
     start_rows(run, &t);
 
     /* In the order of memory: all heads of a block together, or one head after the other through the span. */

@@ -4,6 +4,7 @@
  *     executor.c     threads, merging, finishing; a whole problem in one piece
  *     scratch.c      where things are in a worker's scratch memory
  *     keys.c         where the keys and values of a block are
+ *     cache_rows.c   the same in the pages of a cache, and scales of 8 bits
  *     tile_task.c    a tile of queries: groups in the vector lanes
  *     decode_task.c  few queries: one row at a time against streamed keys
  *     reference.c    the oracle, which shares none of this
@@ -36,6 +37,8 @@ typedef struct ra_keys {
     const uint64_t *words;
     const int64_t *before;
     int64_t head_words; /* 0: heads do not differ */
+    const ra_cache
+        *cache; /* NULL, or k and v are those of a cache with pages or scales, which has the whole sequence */
 } ra_keys;
 
 /* Called by the calling thread between key blocks, with the visible pairs done so far; non-zero: stop. */
@@ -74,8 +77,8 @@ typedef struct ra_worker {
 } ra_worker;
 
 /* Run `kernel` over the plan in one piece and fill everything of `stats` but its size. */
-ra_status ra_execute(const ra_plan *plan, const ra_kernel *kernel, const ra_tensor *q, const ra_tensor *k,
-                     const ra_tensor *v, const ra_tensor *output, const ra_tensor *lse, ra_stats *stats);
+ra_status ra_execute(const ra_plan *plan, const ra_kernel *kernel, const ra_tensor *q, const ra_cache *cache,
+                     const ra_tensor *output, const ra_tensor *lse, ra_stats *stats);
 
 /* The same for a plan without rows, or without keys: all rows are empty. */
 ra_status ra_execute_nothing(const ra_plan *plan, const ra_kernel *kernel, const ra_tensor *output,
@@ -148,6 +151,8 @@ typedef struct ra_key_walk {
     ra_block block; /* the block now */
     uint64_t left;  /* its members that are still to come */
     int64_t index[RA_KEY_BLOCK];
+    int64_t batch;
+    int64_t key_at[RA_KEY_BLOCK], value_at[RA_KEY_BLOCK]; /* of the rows of a block of a cache with pages */
 } ra_key_walk;
 
 /*
@@ -161,14 +166,21 @@ typedef struct ra_key_block {
     int64_t head;
     int64_t row, step;
     const int64_t *index; /* NULL, or valid until the next block */
+    /* NULL, or the same of a cache with pages: where these rows are in k and v, as ra_cache_places says. */
+    const int64_t *key_at, *value_at;
 } ra_key_block;
 
-/* Of a key/value head; `within` are positions. */
-void ra_key_walk_begin(ra_key_walk *walk, const ra_keys *keys, int64_t head, ra_tiles *tiles, ra_interval within);
+/* Of a batch element and a key/value head; `within` are positions. */
+void ra_key_walk_begin(ra_key_walk *walk, const ra_keys *keys, int64_t batch, int64_t head, ra_tiles *tiles,
+                       ra_interval within);
 bool ra_key_walk_next(ra_key_walk *walk, ra_key_block *block);
 
 /* The rows of a block in k, v or a tensor that lies as they do, from its first one that is here on. */
 ra_rows ra_block_rows(const ra_tensor *tensor, int64_t batch, const ra_key_block *block);
+
+/* The keys and values of a block of a forward pass, in pages or not, from the first one that is here on. */
+ra_rows ra_block_keys(int64_t batch, const ra_key_block *block);
+ra_rows ra_block_values(int64_t batch, const ra_key_block *block);
 
 /* Set the states of `lanes` rows, interleaved as in ra_tile_call, to "nothing seen". */
 void ra_state_clear(float *state, int lanes, int64_t floats);

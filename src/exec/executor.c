@@ -28,7 +28,7 @@ struct ra_shared {
 
 ra_rows ra_rows_at(const ra_tensor *t, int64_t batch, int64_t seq, int64_t head)
 {
-    return (ra_rows){ra_tensor_at(t, batch, seq, head, 0), t->dtype, t->seq_stride, t->dim_stride, NULL};
+    return (ra_rows){ra_tensor_at(t, batch, seq, head, 0), t->dtype, t->seq_stride, t->dim_stride, NULL, NULL};
 }
 
 ra_rows ra_stacked_rows(const ra_tensor *t, int64_t batch, int64_t seq, int rows, ra_stack stack, int64_t *index)
@@ -39,8 +39,8 @@ ra_rows ra_stacked_rows(const ra_tensor *t, int64_t batch, int64_t seq, int rows
     int64_t last_head = t->head_stride < 0 ? stack.heads - 1 : 0, last_row = t->seq_stride < 0 ? rows - 1 : 0;
     for (int64_t i = 0; i < stack.heads * rows; i++)
         index[i] = (i / rows - last_head) * t->head_stride + (i % rows - last_row) * t->seq_stride;
-    return (ra_rows){ra_tensor_at(t, batch, seq + last_row, stack.head + last_head, 0), t->dtype, 1, t->dim_stride,
-                     index};
+    return (ra_rows){
+        ra_tensor_at(t, batch, seq + last_row, stack.head + last_head, 0), t->dtype, 1, t->dim_stride, index, NULL};
 }
 
 void ra_state_clear(float *state, int lanes, int64_t floats)
@@ -386,15 +386,17 @@ static ra_status prove(const ra_plan *p, const ra_stats *stats)
         (long long)stats->peak_bytes, (long long)p->peak_bytes);
 }
 
-ra_status ra_execute(const ra_plan *p, const ra_kernel *kernel, const ra_tensor *q, const ra_tensor *k,
-                     const ra_tensor *v, const ra_tensor *output, const ra_tensor *lse, ra_stats *stats)
+ra_status ra_execute(const ra_plan *p, const ra_kernel *kernel, const ra_tensor *q, const ra_cache *cache,
+                     const ra_tensor *output, const ra_tensor *lse, ra_stats *stats)
 {
     double start = ra_seconds();
     const ra_workload *all = &p->all;
     reporter reporter = {p, -1};
     ra_run run = {.plan = p, .work = all, .kernel = kernel, .q = q, .output = output, .lse = lse};
     run.whole = run.whole_output = true;
-    const ra_keys keys = {.share = ra_share_of_range(0, p->kv_len), .k = k, .v = v};
+    bool cached = cache->page_table || cache->k_scale || cache->v_scale;
+    const ra_keys keys = {
+        .share = ra_share_of_range(0, p->kv_len), .k = cache->k, .v = cache->v, .cache = cached ? cache : NULL};
     run.keys = &keys;
     run.key_sets = 1;
     run.within = (ra_interval){0, p->kv_len};

@@ -431,7 +431,7 @@ static void pack_until(gradient_task *t, gradient_block *b, int end)
     if (b->widened_value)
         widen(run->kernel, ra_block_rows(b->from.v, t->batch, &b->from), skip, first, end, p->value_dim,
               b->widened_value);
-    const ra_rows rows = {b->key + first * b->key_stride, RA_F32, b->key_stride, 1, NULL};
+    const ra_rows rows = {b->key + first * b->key_stride, RA_F32, b->key_stride, 1, NULL, NULL};
     if (run->queries.d_q &&
         !run->kernel->pack_value(&rows, end - first, p->head_dim, t->staging, b->panels + (ptrdiff_t)first * RA_PANEL))
         b->guard = true;
@@ -701,7 +701,7 @@ static bool work_keys(gradient_task *t)
 {
     const ra_gradient_run *run = t->worker->run;
     int most = (int)run->work->blocks;
-    ra_key_walk_begin(&t->walk, &run->keys.keys, t->kv_head, &t->tiles, (ra_interval){0, run->plan->kv_len});
+    ra_key_walk_begin(&t->walk, &run->keys.keys, t->batch, t->kv_head, &t->tiles, (ra_interval){0, run->plan->kv_len});
     find_ahead(t, 0);
     while (t->more) {
         int first = t->ahead_number, blocks = 0;

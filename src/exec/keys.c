@@ -2,18 +2,21 @@
  * Walks over the keys that are here, a block at a time, and says where the rows of each block lie. Which blocks are
  * needed is asked of plan/tiles.c.
  */
+#include "exec/cache_rows.h"
 #include "exec/exec.h"
 
 #include "base/bits.h"
 #include "base/checked.h"
 
-void ra_key_walk_begin(ra_key_walk *w, const ra_keys *keys, int64_t head, ra_tiles *tiles, ra_interval within)
+void ra_key_walk_begin(ra_key_walk *w, const ra_keys *keys, int64_t batch, int64_t head, ra_tiles *tiles,
+                       ra_interval within)
 {
     const ra_lattice *lattice = &tiles->lattice;
     ra_interval members = ra_branch_members(lattice, within.lo, within.hi);
     bool by_head = keys->words && keys->head_words;
     members = ra_tiles_reach(tiles, members.lo, members.hi);
     w->keys = keys;
+    w->batch = batch;
     w->tiles = tiles;
     w->k = keys->k + (by_head ? head : 0);
     w->v = keys->v + (by_head ? head : 0);
@@ -122,6 +125,16 @@ static void next_gathered(ra_key_walk *w, ra_key_block *b)
     w->left &= ~ra_bits(skip, rows);
 }
 
+/* Where the rows are that a block has of a sequence in pages. */
+static void find_in_pages(ra_key_walk *w, ra_key_block *b)
+{
+    const ra_cache *cache = w->keys->cache;
+    b->key_at = w->key_at + b->block.skip;
+    b->value_at = w->value_at + b->block.skip;
+    ra_cache_places(cache, cache->k, w->batch, b, w->key_at + b->block.skip);
+    ra_cache_places(cache, cache->v, w->batch, b, w->value_at + b->block.skip);
+}
+
 bool ra_key_walk_next(ra_key_walk *w, ra_key_block *b)
 {
     bool gathered = w->tiles->sifted || !ra_lattice_plain(&w->tiles->lattice);
@@ -137,6 +150,8 @@ bool ra_key_walk_next(ra_key_walk *w, ra_key_block *b)
         next_gathered(w, b);
     else
         next_run(w, b);
+    if (w->keys->cache && w->keys->cache->page_table)
+        find_in_pages(w, b);
     return true;
 }
 
@@ -146,4 +161,14 @@ ra_rows ra_block_rows(const ra_tensor *t, int64_t batch, const ra_key_block *b)
     rows.row_stride *= b->index ? 1 : b->step;
     rows.index = b->index;
     return rows;
+}
+
+ra_rows ra_block_keys(int64_t batch, const ra_key_block *b)
+{
+    return b->key_at ? ra_cache_rows(b->k, b->head, b->key_at) : ra_block_rows(b->k, batch, b);
+}
+
+ra_rows ra_block_values(int64_t batch, const ra_key_block *b)
+{
+    return b->value_at ? ra_cache_rows(b->v, b->head, b->value_at) : ra_block_rows(b->v, batch, b);
 }

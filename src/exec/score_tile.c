@@ -153,8 +153,12 @@ ra_rows ra_score_bias_row(const ra_scores *s, int64_t batch, int64_t query, int6
     const ra_tensor *b = &s->bias;
     int64_t at = (b->batch > 1 ? batch : 0) * b->batch_stride + (b->seq > 1 ? query : 0) * b->seq_stride +
                  (b->heads > 1 ? head : 0) * b->head_stride + key * b->dim_stride;
-    return (ra_rows){(const char *)b->data + at * (int64_t)ra_dtype_size(b->dtype), b->dtype, b->seq_stride,
-                     b->dim_stride * step, NULL};
+    return (ra_rows){(const char *)b->data + at * (int64_t)ra_dtype_size(b->dtype),
+                     b->dtype,
+                     b->seq_stride,
+                     b->dim_stride * step,
+                     NULL,
+                     NULL};
 }
 
 /* The rows of the lanes, as the bias counts them: from the first one on. */
@@ -234,7 +238,7 @@ static void pack_windows(ra_score_tiles *t, const ra_score_place *at, const int6
     for (int k = run->begin; k < run->end;) {
         int64_t key = run->key + (k - run->begin) * run->step, window = key / WINDOW;
         int64_t here = ra_min(run->end - k, ra_ceil_div((window + 1) * WINDOW - key, run->step));
-        ra_rows rows = {window_at(t, at, index, first, window) + key % WINDOW, RA_F32, WINDOW, run->step, lanes};
+        ra_rows rows = {window_at(t, at, index, first, window) + key % WINDOW, RA_F32, WINDOW, run->step, lanes, NULL};
         pack_in_base_2(t, &rows, at->rows, (int)here, matrix + (ptrdiff_t)k * t->lanes);
         k += (int)here;
     }

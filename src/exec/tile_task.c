@@ -2,6 +2,7 @@
  * A task of the tile variant: a query tile against a span of keys. Blocks are packed once for all groups of the tile,
  * the next one while this one is worked. Few queries are worked in decode_task.c.
  */
+#include "exec/cache_rows.h"
 #include "exec/exec.h"
 #include "exec/score_tile.h"
 
@@ -24,9 +25,10 @@ typedef struct packed_block {
  */
 typedef struct block_ahead {
     ra_key_block from;
-    bool known;              /* there is one */
-    bool whole;              /* it is only asked for, and packed when it is taken */
-    int place;               /* of blocks, where it goes */
+    bool known;                                               /* there is one */
+    float key_scale[RA_KEY_BLOCK], value_scale[RA_KEY_BLOCK]; /* of its rows, in a cache of 8 bits */
+    bool whole;                                               /* it is only asked for, and packed when it is taken */
+    int place;                                                /* of blocks, where it goes */
     int rows, done, portion; /* of it: that are here; asked for and packed so far; after each tile */
 } block_ahead;
 
@@ -131,6 +133,22 @@ static void lay_out(tile_task *t, ra_worker *w, int64_t task)
 
 /* ---- Keys and values --------------------------------------------------------------------------------------------- */
 
+static ra_rows keys_of(const tile_task *t, const ra_key_block *b)
+{
+    const ra_cache *cache = t->worker->run->keys->cache;
+    ra_rows rows = ra_block_keys(t->batch, b);
+    rows.scale = cache && cache->k_scale ? t->ahead.key_scale : NULL;
+    return rows;
+}
+
+static ra_rows values_of(const tile_task *t, const ra_key_block *b)
+{
+    const ra_cache *cache = t->worker->run->keys->cache;
+    ra_rows rows = ra_block_values(t->batch, b);
+    rows.scale = cache && cache->v_scale ? t->ahead.value_scale : NULL;
+    return rows;
+}
+
 /* Widen the rows of a block into `packed`, at their places, with zeros in front as far as a tile can reach. */
 static void pack_edge(const ra_run *run, const ra_rows *rows, const ra_block *block, int dim, float *packed)
 {
@@ -143,7 +161,7 @@ static void pack_edge(const ra_run *run, const ra_rows *rows, const ra_block *bl
 static void place_block(tile_task *t, const ra_key_block *b, int place)
 {
     const ra_plan *p = t->worker->run->plan;
-    ra_rows key = ra_block_rows(b->k, t->batch, b);
+    ra_rows key = keys_of(t, b);
     packed_block *taken = &t->blocks[place];
     *taken = (packed_block){.block = b->block, .key = key.data, .key_stride = key.row_stride};
     taken->value = t->value + (int64_t)place * RA_KEY_BLOCK * ra_ceil_div(p->value_dim, RA_PANEL) * RA_PANEL;
@@ -158,6 +176,8 @@ static void place_block(tile_task *t, const ra_key_block *b, int place)
 /* Rows of a block, from one on. */
 static ra_rows rows_from(ra_rows rows, int first)
 {
+    if (rows.scale)
+        rows.scale += first;
     if (rows.index)
         rows.index += first;
     else
@@ -171,8 +191,8 @@ static void pack_part(tile_task *t, const ra_key_block *b, int place, int first,
     const ra_run *run = t->worker->run;
     const ra_plan *p = run->plan;
     packed_block *taken = &t->blocks[place];
-    ra_rows key = rows_from(ra_block_rows(b->k, t->batch, b), first);
-    ra_rows value = rows_from(ra_block_rows(b->v, t->batch, b), first);
+    ra_rows key = rows_from(keys_of(t, b), first);
+    ra_rows value = rows_from(values_of(t, b), first);
     if (taken->widened)
         run->kernel->pack_rows(&key, end - first, p->head_dim, taken->widened + (int64_t)first * p->head_dim);
     if (!run->kernel->pack_value(&value, end - first, p->value_dim, t->staging,
@@ -186,13 +206,13 @@ static void pack_rest(tile_task *t, const ra_key_block *b, int place)
     const ra_run *run = t->worker->run;
     const ra_plan *p = run->plan;
     packed_block *taken = &t->blocks[place];
-    ra_rows key = ra_block_rows(b->k, t->batch, b), value = ra_block_rows(b->v, t->batch, b);
+    ra_rows key = keys_of(t, b), value = values_of(t, b);
     pack_edge(run, &key, &b->block, p->head_dim, taken->widened);
     pack_edge(run, &value, &b->block, p->value_dim, t->edge);
     int64_t zeros = (int64_t)(b->block.skip / RA_KEY_UNIT * RA_KEY_UNIT) * p->value_dim;
     for (int64_t i = 0; i < zeros; i++)
         t->edge[i] = 0.0f;
-    value = (ra_rows){t->edge, RA_F32, p->value_dim, 1, NULL};
+    value = (ra_rows){t->edge, RA_F32, p->value_dim, 1, NULL, NULL};
     taken->guard = !run->kernel->pack_value(&value, b->block.rows, p->value_dim, t->staging, taken->value);
 }
 
@@ -214,19 +234,33 @@ static bool next_block(tile_task *t, ra_key_block *b)
     while (t->set < 0 || !ra_key_walk_next(&t->walk, b)) {
         if (++t->set >= run->key_sets)
             return false;
-        ra_key_walk_begin(&t->walk, &run->keys[t->set], t->kv_head, &t->tiles, ra_span_keys(run, t->span));
+        ra_key_walk_begin(&t->walk, &run->keys[t->set], t->batch, t->kv_head, &t->tiles, ra_span_keys(run, t->span));
     }
     return true;
+}
+
+/* The scales of its rows, where they have any. */
+static void find_scales(tile_task *t)
+{
+    const ra_cache *cache = t->worker->run->keys->cache;
+    block_ahead *a = &t->ahead;
+    if (cache && cache->k_scale)
+        ra_cache_scales(cache, cache->k_scale, t->batch, &a->from, t->kv_head, a->key_scale);
+    if (cache && cache->v_scale)
+        ra_cache_scales(cache, cache->v_scale, t->batch, &a->from, t->kv_head, a->value_scale);
 }
 
 /* The next block becomes the block ahead. Where blocks are taken several at a time, it has no place until then. */
 static void find_ahead(tile_task *t, int place)
 {
     block_ahead *a = &t->ahead;
-    *a = (block_ahead){.place = place};
+    a->place = place;
+    a->done = a->portion = 0;
     a->known = next_block(t, &a->from);
+    if (a->known)
+        find_scales(t);
     a->rows = a->known ? a->from.block.rows - a->from.block.skip : 0;
-    a->whole = t->worker->run->work->blocks > 1 || a->from.block.skip;
+    a->whole = a->known && (t->worker->run->work->blocks > 1 || a->from.block.skip);
     if (a->known && !a->whole)
         place_block(t, &a->from, place);
 }
@@ -247,7 +281,7 @@ static ra_fetch fetch_portion(const tile_task *t, const ra_tensor *tensor, int64
     enum { LINE = 64 };
     const block_ahead *a = &t->ahead;
     ra_fetch f = {.rows = (int)ra_min(a->portion, a->rows - a->done)};
-    if (f.rows == 0 || a->from.index || tensor->dim_stride != 1)
+    if (f.rows == 0 || a->from.index || a->from.key_at || tensor->dim_stride != 1)
         return (ra_fetch){0};
     int64_t size = (int64_t)ra_dtype_size(tensor->dtype);
     f.row = rows_from(ra_block_rows(tensor, t->batch, &a->from), a->done).data;

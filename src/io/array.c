@@ -236,8 +236,8 @@ ra_status ra_array_create(const char *path, ra_dtype dtype, int dims, const int6
     return hand_over(status ? status : create_and_size(a, bytes), a, array);
 }
 
-ra_status ra_array_create_parts(const char *path, ra_dtype dtype, int count, const ra_array_part *parts,
-                                ra_array **array)
+static ra_status create_parts(const char *path, ra_dtype dtype, const ra_dtype *dtypes, int count,
+                              const ra_array_part *parts, ra_array **array)
 {
     ra_array *a = NULL;
     const char *name = NULL;
@@ -254,8 +254,20 @@ ra_status ra_array_create_parts(const char *path, ra_dtype dtype, int count, con
         return status;
     char bytes[RA_HEADER_WRITE_BYTES];
     a->maker = true;
-    status = ra_safetensors_format_parts(a->path, dtype, count, parts, bytes, &a->header);
+    status = ra_safetensors_format_parts(a->path, dtype, dtypes, count, parts, bytes, &a->header);
     return hand_over(status ? status : create_and_size(a, bytes), a, array);
+}
+
+ra_status ra_array_create_parts(const char *path, ra_dtype dtype, int count, const ra_array_part *parts,
+                                ra_array **array)
+{
+    return create_parts(path, dtype, NULL, count, parts, array);
+}
+
+ra_status ra_array_create_mixed(const char *path, int count, const ra_array_part *parts, const ra_dtype *dtypes,
+                                ra_array **array)
+{
+    return create_parts(path, RA_U8, dtypes, dtypes ? count : 0, parts, array);
 }
 
 /* ---- Joining ----------------------------------------------------------------------------------------------------- */

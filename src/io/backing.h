@@ -26,6 +26,7 @@ struct ra_storage {
     ra_describe_source describe; /* NULL: nothing can be said */
 
     ra_array *array;
+    ra_array *scale; /* of 8 bits */
     struct {
         ra_distribution distribution;
         uint64_t seed;

@@ -13,7 +13,8 @@ enum { MAGIC_BYTES = 6, LENGTH_AT = 8, ALIGNMENT = 64, DESCR_BYTES = 24 };
 static const struct {
     const char *descr;
     ra_dtype dtype;
-} DTYPES[] = {{"<f4", RA_F32}, {"<f2", RA_F16}, {"<i8", RA_I64}, {"|u1", RA_U8}, {"|b1", RA_BOOL}};
+} DTYPES[] = {{"<f4", RA_F32},  {"<f2", RA_F16}, {"<i8", RA_I64}, {"|u1", RA_U8},
+              {"|b1", RA_BOOL}, {"|i1", RA_I8},  {"<i4", RA_I32}};
 enum { DTYPE_COUNT = sizeof DTYPES / sizeof *DTYPES };
 
 /* ---- A cursor over the text of the dictionary -------------------------------------------------------------------- */

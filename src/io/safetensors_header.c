@@ -23,11 +23,11 @@ typedef struct dtype_line {
 } dtype_line;
 
 static const dtype_line DTYPES[] = {
-    {"F32", 32, RA_F32},      {"F16", 16, RA_F16},   {"BF16", 16, RA_BF16},    {"I64", 64, RA_I64},
-    {"U8", 8, RA_U8},         {"BOOL", 8, RA_BOOL},  {"F64", 64, NO_DTYPE},    {"C64", 64, NO_DTYPE},
-    {"U64", 64, NO_DTYPE},    {"I32", 32, NO_DTYPE}, {"U32", 32, NO_DTYPE},    {"I16", 16, NO_DTYPE},
-    {"U16", 16, NO_DTYPE},    {"I8", 8, NO_DTYPE},   {"F8_E4M3", 8, NO_DTYPE}, {"F8_E5M2", 8, NO_DTYPE},
-    {"F8_E8M0", 8, NO_DTYPE}, {"F4", 4, NO_DTYPE},   {"F6_E2M3", 6, NO_DTYPE}, {"F6_E3M2", 6, NO_DTYPE},
+    {"F32", 32, RA_F32},      {"F16", 16, RA_F16},  {"BF16", 16, RA_BF16},    {"I64", 64, RA_I64},
+    {"U8", 8, RA_U8},         {"BOOL", 8, RA_BOOL}, {"F64", 64, NO_DTYPE},    {"C64", 64, NO_DTYPE},
+    {"U64", 64, NO_DTYPE},    {"I32", 32, RA_I32},  {"U32", 32, NO_DTYPE},    {"I16", 16, NO_DTYPE},
+    {"U16", 16, NO_DTYPE},    {"I8", 8, RA_I8},     {"F8_E4M3", 8, NO_DTYPE}, {"F8_E5M2", 8, NO_DTYPE},
+    {"F8_E8M0", 8, NO_DTYPE}, {"F4", 4, NO_DTYPE},  {"F6_E2M3", 6, NO_DTYPE}, {"F6_E3M2", 6, NO_DTYPE},
 };
 enum { DTYPE_COUNT = sizeof DTYPES / sizeof *DTYPES };
 
@@ -371,14 +371,25 @@ static json_t *extents(const ra_array_part *part)
     return NULL;
 }
 
+/* What the format calls a dtype; NULL: it has none. */
+static const char *written_name(ra_dtype dtype)
+{
+    for (int line = 0; line < DTYPE_COUNT; line++)
+        if (DTYPES[line].dtype == (int)dtype && (int)dtype != NO_DTYPE)
+            return DTYPES[line].name;
+    return NULL;
+}
+
 /* Adds a tensor whose elements begin at byte *offset, and moves that behind them. */
-static ra_status add_part(const char *path, ra_dtype dtype, const char *dtype_name, const ra_array_part *part,
-                          json_t *root, int64_t *offset)
+static ra_status add_part(const char *path, ra_dtype dtype, const ra_array_part *part, json_t *root, int64_t *offset)
 {
     char shown_name[SHOWN_BYTES];
     json_error_t error;
     ra_array_header h;
+    const char *dtype_name = written_name(dtype);
     ra_status status = check_name(path, part->name);
+    if (!status && !dtype_name)
+        status = ra_fail(RA_ERROR_ARGUMENT, "%s: .safetensors has no dtype for %s", path, ra_dtype_name(dtype));
     if (!status)
         status = ra_array_header_start(path, dtype, part->dims, part->shape, &h);
     if (status)
@@ -403,7 +414,7 @@ static ra_status add_part(const char *path, ra_dtype dtype, const char *dtype_na
 }
 
 /* The text of the header, its length, and the bytes of the elements. */
-static ra_status write_text(const char *path, ra_dtype dtype, const char *dtype_name, int count,
+static ra_status write_text(const char *path, ra_dtype dtype, const ra_dtype *dtypes, int count,
                             const ra_array_part *parts, char *text, size_t *length, int64_t *elements)
 {
     const size_t most = RA_SAFETENSORS_WRITE_BYTES - LENGTH_BYTES;
@@ -411,7 +422,7 @@ static ra_status write_text(const char *path, ra_dtype dtype, const char *dtype_
     ra_status status = root ? RA_OK : ra_fail(RA_ERROR_MEMORY, "%s: out of memory: its header as JSON", path);
     *elements = 0;
     for (int i = 0; i < count && !status; i++)
-        status = add_part(path, dtype, dtype_name, &parts[i], root, elements);
+        status = add_part(path, dtypes ? dtypes[i] : dtype, &parts[i], root, elements);
     *length = status ? 0 : json_dumpb(root, text, most, JSON_COMPACT);
     json_decref(root);
     if (!status && *length == 0)
@@ -422,17 +433,13 @@ static ra_status write_text(const char *path, ra_dtype dtype, const char *dtype_
     return status;
 }
 
-ra_status ra_safetensors_format_parts(const char *path, ra_dtype dtype, int count, const ra_array_part *parts,
-                                      char bytes[RA_SAFETENSORS_WRITE_BYTES], ra_array_header *header)
+ra_status ra_safetensors_format_parts(const char *path, ra_dtype dtype, const ra_dtype *dtypes, int count,
+                                      const ra_array_part *parts, char bytes[RA_SAFETENSORS_WRITE_BYTES],
+                                      ra_array_header *header)
 {
     size_t used = 0;
     int64_t elements = 0;
-    int line = 0;
-    while (line < DTYPE_COUNT && DTYPES[line].dtype != (int)dtype)
-        line++;
-    if (line == DTYPE_COUNT || (int)dtype == NO_DTYPE)
-        return ra_fail(RA_ERROR_ARGUMENT, "%s: .safetensors has no dtype for %s", path, ra_dtype_name(dtype));
-    ra_status status = write_text(path, dtype, DTYPES[line].name, count, parts, bytes + LENGTH_BYTES, &used, &elements);
+    ra_status status = write_text(path, dtype, dtypes, count, parts, bytes + LENGTH_BYTES, &used, &elements);
     if (status)
         return status;
     used += LENGTH_BYTES;
@@ -454,7 +461,7 @@ ra_status ra_safetensors_format(const char *path, const char *name, ra_dtype dty
     if (status)
         return status;
     memcpy(part.shape, h.shape, sizeof part.shape);
-    status = ra_safetensors_format_parts(path, dtype, 1, &part, bytes, header);
+    status = ra_safetensors_format_parts(path, dtype, NULL, 1, &part, bytes, header);
     header->dims = dims;
     memcpy(header->shape, h.shape, sizeof h.shape);
     return status;

@@ -80,6 +80,11 @@ static inline vec v_load_bf16(const uint16_t *from)
     return _mm256_castsi256_ps(_mm256_slli_epi32(wide, 16));
 }
 
+static inline vec v_load_i8(const int8_t *from)
+{
+    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)from)));
+}
+
 /* r[i] lane j becomes r[j] lane i: pairs of lanes, then of pairs, then halves of vectors. */
 static inline __attribute__((always_inline)) void v_transpose(vec r[WIDTH])
 {

@@ -89,6 +89,19 @@ static inline vec v_load_bf16(const uint16_t *from)
     return _mm512_castsi512_ps(_mm512_slli_epi32(wide, 16));
 }
 
+/* The emulation does not widen integers. */
+static inline vec v_load_i8(const int8_t *from)
+{
+#ifdef __AVX512F__
+    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)from)));
+#else
+    float wide[WIDTH];
+    for (int i = 0; i < WIDTH; i++)
+        wide[i] = from[i];
+    return v_load(wide);
+#endif
+}
+
 /*
  * a / b to within rounding, for b in the middle of the range: an estimate of 14 bits, and what it leaves over. The
  * emulation has no such estimate.

@@ -124,6 +124,11 @@ static inline vec v_load_bf16(const uint16_t *from)
     return (vec){ra_bf16_to_f32(from[0]), ra_bf16_to_f32(from[1]), ra_bf16_to_f32(from[2]), ra_bf16_to_f32(from[3])};
 }
 
+static inline vec v_load_i8(const int8_t *from)
+{
+    return (vec){from[0], from[1], from[2], from[3]};
+}
+
 /* r[i] lane j becomes r[j] lane i. */
 static inline void v_transpose(vec r[WIDTH])
 {

@@ -102,8 +102,15 @@ typedef struct ra_decode_call {
     const void *key, *value; /* head h, key k at element h * key_head_stride + k * key_stride */
     ra_dtype key_dtype, value_dtype;
     int64_t key_stride, key_head_stride, value_stride, value_head_stride;
-    const void *next_key;   /* the keys of the call after this one, to be fetched; any address will do */
-    const int *begin, *end; /* [queries]: a row sees keys begin <= k < end of the block, maybe none */
+    /*
+     * NULL, or [RA_KEY_BLOCK]: key k is at key_at[k] in place of k * key_stride, and its value at value_at[k]. Rows
+     * that lie one behind the other are still a stride apart.
+     */
+    const int64_t *key_at, *value_at;
+    const float *key_scale, *value_scale; /* of RA_I8: [heads][RA_KEY_BLOCK], what rows are multiplied by; else NULL */
+    const void *next_key;                 /* the keys of the call after this one, to be fetched; any address will do */
+    const int64_t *next_at;               /* of these, with key_at: their key_at */
+    const int *begin, *end;               /* [queries]: a row sees keys begin <= k < end of the block, maybe none */
     int head_dim, value_dim;
     float factor;                /* what scores are multiplied by */
     float *scores;               /* scratch [heads][rows][RA_KEY_BLOCK] */
@@ -149,10 +156,12 @@ typedef struct ra_rows {
     ra_dtype dtype;
     int64_t row_stride, dim_stride;
     const int64_t *index; /* NULL: one after the other; else row i is at index[i] row strides, and below 0 all zeros */
+    const float *scale;   /* of RA_I8: the i-th row is multiplied by scale[i]; else NULL */
 } ra_rows;
 
 typedef struct ra_kernel {
     ra_kernel_id id;
+    ra_precision precision; /* exact or fast */
     ra_blocking blocking;
     /* dst[row][dim], f32. */
     void (*pack_rows)(const ra_rows *src, int rows, int dim, float *dst);
@@ -195,8 +204,15 @@ typedef struct ra_kernel {
     void (*add_group)(const float *acc, int rows, int dim, const ra_rows *sums);
 } ra_kernel;
 
-/* The table for an id; RA_KERNEL_AUTO takes RA_KERNEL from the environment, else the best. */
-ra_status ra_kernel_find(ra_kernel_id id, const ra_kernel **kernel);
+/*
+ * The table for an id and a precision; RA_KERNEL_AUTO takes RA_KERNEL from the environment, else the best. A table is
+ * fast only where that is asked for: RA_PRECISION_AUTO takes exact ones, until dtypes say that all is bfloat16.
+ */
+ra_status ra_kernel_find(ra_kernel_id id, ra_precision precision, const ra_kernel **kernel);
+
+/* RA_OK unless the precision is fast, and one of these tensors, which may be NULL, is not RA_BF16. */
+ra_status ra_precision_check(ra_precision precision, const ra_tensor *const tensors[], const char *const names[],
+                             int count);
 
 extern const ra_kernel ra_kernel_generic;
 extern const ra_kernel ra_kernel_avx2;

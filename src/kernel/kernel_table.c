@@ -30,11 +30,31 @@ const char *ra_kernel_name(ra_kernel_id id)
     return NULL;
 }
 
+const char *ra_precision_name(ra_precision precision)
+{
+    static const char *const names[] = {"auto", "exact", "fast"};
+    return precision >= RA_PRECISION_AUTO && precision <= RA_PRECISION_FAST ? names[precision] : NULL;
+}
+
+static bool can_run(int table)
+{
+    return (tables[table].needs & ~ra_cpu_features()) == 0;
+}
+
 static const ra_kernel *runnable(ra_kernel_id id)
 {
-    unsigned features = ra_cpu_features();
     for (int i = 0; i < TABLES; i++)
-        if ((tables[i].needs & ~features) == 0 && (id == RA_KERNEL_AUTO || tables[i].kernel->id == id))
+        if (can_run(i) && (id == RA_KERNEL_AUTO || tables[i].kernel->id == id))
+            return tables[i].kernel;
+    return NULL;
+}
+
+/* The first table of a precision, and of an id if that names one. */
+static const ra_kernel *best(ra_kernel_id id, ra_precision precision)
+{
+    for (int i = 0; i < TABLES; i++)
+        if (can_run(i) && tables[i].kernel->precision == precision &&
+            (id == RA_KERNEL_AUTO || tables[i].kernel->id == id))
             return tables[i].kernel;
     return NULL;
 }
@@ -44,28 +64,76 @@ int ra_kernel_available(ra_kernel_id id)
     return runnable(id) != NULL;
 }
 
-ra_status ra_kernel_find(ra_kernel_id id, const ra_kernel **kernel)
+ra_precision ra_kernel_precision(ra_kernel_id id)
 {
-    const char *asked = id == RA_KERNEL_AUTO ? getenv("RA_KERNEL") : NULL, *source = "";
-    if (asked && *asked) {
-        source = "RA_KERNEL=";
-        id = RA_KERNEL_GENERIC;
-        while (ra_kernel_name(id) && strcmp(asked, ra_kernel_name(id)) != 0)
-            id = (ra_kernel_id)(id + 1);
-        if (!ra_kernel_name(id))
-            return ra_fail(RA_ERROR_ARGUMENT, "RA_KERNEL=%s: expected generic, avx2 or avx512", asked);
-    }
-    const char *name = ra_kernel_name(id);
-    if (!name)
-        return ra_fail(RA_ERROR_ARGUMENT, "kernel %d: no such kernel", (int)id);
-    *kernel = runnable(id);
-    if (*kernel)
+    for (int i = 0; i < TABLES; i++)
+        if (tables[i].kernel->id == id)
+            return tables[i].kernel->precision;
+    return RA_PRECISION_EXACT;
+}
+
+/* By the environment, for RA_KERNEL_AUTO. */
+static ra_status find_named(ra_kernel_id *id, const char **source)
+{
+    const char *asked = *id == RA_KERNEL_AUTO ? getenv("RA_KERNEL") : NULL;
+    *source = "";
+    if (!asked || !*asked)
         return RA_OK;
+    *source = "RA_KERNEL=";
+    *id = RA_KERNEL_GENERIC;
+    while (ra_kernel_name(*id) && strcmp(asked, ra_kernel_name(*id)) != 0)
+        *id = (ra_kernel_id)(*id + 1);
+    if (!ra_kernel_name(*id))
+        return ra_fail(RA_ERROR_ARGUMENT, "RA_KERNEL=%s: expected generic, avx2 or avx512", asked);
+    return RA_OK;
+}
+
+static ra_status refuse_kernel(ra_kernel_id id, const char *source)
+{
     char can[64] = "";
     for (int i = TABLES - 1; i >= 0; i--)
         if (runnable(tables[i].kernel->id)) {
             size_t used = strlen(can);
             snprintf(can + used, sizeof can - used, "%s%s", used ? ", " : "", ra_kernel_name(tables[i].kernel->id));
         }
-    return ra_fail(RA_ERROR_UNSUPPORTED, "kernel %s%s: this processor cannot run it; it can run %s", source, name, can);
+    return ra_fail(RA_ERROR_UNSUPPORTED, "kernel %s%s: this processor cannot run it; it can run %s", source,
+                   ra_kernel_name(id), can);
+}
+
+/* No table that was asked for, or that there is, has products of bfloat16. */
+static ra_status refuse_fast(ra_kernel_id id, const char *source)
+{
+    if (id != RA_KERNEL_AUTO)
+        return ra_fail(RA_ERROR_ARGUMENT, "precision fast: kernel %s%s multiplies in float32, exactly", source,
+                       ra_kernel_name(id));
+    bool has = ra_cpu_features() & RA_CPU_AVX512_BF16;
+    return ra_fail(RA_ERROR_UNSUPPORTED, "precision fast: %s",
+                   has ? "this version has no kernel with products of bfloat16"
+                       : "this processor has no products of bfloat16 (avx512_bf16)");
+}
+
+ra_status ra_kernel_find(ra_kernel_id id, ra_precision precision, const ra_kernel **kernel)
+{
+    const char *source;
+    ra_status status = find_named(&id, &source);
+    if (status)
+        return status;
+    if (!ra_kernel_name(id))
+        return ra_fail(RA_ERROR_ARGUMENT, "kernel %d: no such kernel", (int)id);
+    if (!ra_precision_name(precision))
+        return ra_fail(RA_ERROR_ARGUMENT, "precision %d: no such precision", (int)precision);
+    *kernel = best(id, precision == RA_PRECISION_FAST ? RA_PRECISION_FAST : RA_PRECISION_EXACT);
+    if (*kernel)
+        return RA_OK;
+    return id != RA_KERNEL_AUTO && !runnable(id) ? refuse_kernel(id, source) : refuse_fast(id, source);
+}
+
+ra_status ra_precision_check(ra_precision precision, const ra_tensor *const tensors[], const char *const names[],
+                             int count)
+{
+    for (int i = 0; precision == RA_PRECISION_FAST && i < count; i++)
+        if (tensors[i] && tensors[i]->dtype != RA_BF16)
+            return ra_fail(RA_ERROR_ARGUMENT, "precision fast: %s is %s: must be bfloat16", names[i],
+                           ra_dtype_name(tensors[i]->dtype));
+    return RA_OK;
 }

@@ -6,7 +6,7 @@
  *     vec, mask; v_load, v_store (unaligned), v_set, v_add, v_sub, v_mul, v_div, v_fma(a, b, c) = a * b + c,
  *     v_begin(&c, a, b): c = a * b and v_accumulate(&c, a, b): c = v_fma(a, b, c) of the inner loops, v_max(a, b) (b
  * when either is NaN), v_in_range(key, lo, hi), v_bits(bits): the lanes whose bit is set, v_above(a, b),
- * v_select(mask, yes, no), v_load_f16, v_load_bf16
+ * v_select(mask, yes, no), v_load_f16, v_load_bf16, v_load_i8
  *     v_exponent(t): the low bits of t moved into the exponent field; or, where there are such instructions,
  * v_fraction(x): x without the integer below it, v_not_below(a, b): also where either is NaN, and the macro
  * v_scale(mask, x, y): x 2^n of the integer n below y, 0 where the mask is not set
@@ -36,6 +36,10 @@
 #include <string.h>
 
 #define LANES (WIDTH * VECTORS)
+/* A table whose products are not those of float32 says so. */
+#ifndef KERNEL_PRECISION
+#define KERNEL_PRECISION RA_PRECISION_EXACT
+#endif
 #define INLINE static inline __attribute__((always_inline))
 /* Steps of an inner loop written out: fewer instructions beside the products. */
 #define UNROLL 8
@@ -63,6 +67,7 @@ _Static_assert(RA_KEY_UNIT % EXP2_KEYS == 0, "tiles end with a whole unit of key
 
 const ra_kernel KERNEL_NAME = {
     .id = KERNEL_ID,
+    .precision = KERNEL_PRECISION,
     .blocking = {LANES, LANES - WIDTH, TILE_GROUPS, TILE_BYTES, DECODE_QUERIES},
     .pack_rows = pack_rows,
     .pack_query = pack_query,

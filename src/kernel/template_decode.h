@@ -27,15 +27,12 @@ enum { DECODE_UNIT = 16 };
 
 /* ---- Keys and values where they lie ------------------------------------------------------------------------------ */
 
-INLINE int64_t element_size(ra_dtype dtype)
-{
-    return dtype == RA_F32 ? 4 : 2;
-}
-
 INLINE vec load_wide(const void *from, int64_t at, ra_dtype dtype)
 {
     if (dtype == RA_F32)
         return v_load((const float *)from + at);
+    if (dtype == RA_I8)
+        return v_load_i8((const int8_t *)from + at);
     return dtype == RA_F16 ? v_load_f16((const uint16_t *)from + at) : v_load_bf16((const uint16_t *)from + at);
 }
 
@@ -43,7 +40,15 @@ INLINE float load_wide_one(const void *from, int64_t at, ra_dtype dtype)
 {
     if (dtype == RA_F32)
         return ((const float *)from)[at];
+    if (dtype == RA_I8)
+        return ((const int8_t *)from)[at];
     return dtype == RA_F16 ? ra_f16_to_f32(((const uint16_t *)from)[at]) : ra_bf16_to_f32(((const uint16_t *)from)[at]);
+}
+
+/* Where row k of a head is: in the pages of a cache, or a stride behind the one before it. */
+INLINE int64_t place_of(const int64_t *at, int64_t stride, int k)
+{
+    return at ? at[k] : k * stride;
 }
 
 /*
@@ -55,10 +60,10 @@ typedef struct row_fetch {
     int64_t stride, size; /* of a row and of an element, in bytes */
 } row_fetch;
 
-INLINE row_fetch fetch_of(const void *rows, int64_t stride, int64_t head_at, int k, ra_dtype dtype)
+INLINE row_fetch fetch_of(const void *rows, int64_t stride, int64_t at, ra_dtype dtype)
 {
     int64_t size = element_size(dtype);
-    return (row_fetch){(const char *)rows + (head_at + k * stride) * size, stride * size, size};
+    return (row_fetch){(const char *)rows + at * size, stride * size, size};
 }
 
 INLINE void fetch_part(const row_fetch *f, int row, ptrdiff_t column)
@@ -113,19 +118,23 @@ INLINE key_range of_unit(key_range range, int k)
 INLINE void score_keys(const ra_decode_call *c, int i, int rows, key_range of, ra_dtype dtype, bool ask)
 {
     const int keys = WIDTH / rows, head = i / c->rows;
+    const float *scale = dtype == RA_I8 ? c->key_scale + (ptrdiff_t)head * RA_KEY_BLOCK : NULL;
     for (int first = of.first; first < of.last; first += keys) {
         int here = of.last - first < keys ? of.last - first : keys;
         float sums[WIDTH];
         int64_t at[WIDTH];
         for (int j = 0; j < keys; j++)
-            at[j] = head * c->key_head_stride + (first + (j < here ? j : here - 1)) * c->key_stride;
+            at[j] = head * c->key_head_stride + place_of(c->key_at, c->key_stride, first + (j < here ? j : here - 1));
         row_fetch fetch = {NULL, 0, 0};
         if (ask)
-            fetch = fetch_of(c->value, c->value_stride, head * c->value_head_stride, first, c->value_dtype);
+            fetch =
+                fetch_of(c->value, c->value_stride,
+                         head * c->value_head_stride + place_of(c->value_at, c->value_stride, first), c->value_dtype);
         dot_pairs(c, c->query + (ptrdiff_t)i * c->head_dim, at, rows, dtype, fetch, sums);
         for (int r = 0; r < rows; r++)
             for (int j = 0; j < here; j++)
-                c->scores[(ptrdiff_t)(i + r) * RA_KEY_BLOCK + first + j] = sums[r * keys + j] * c->factor;
+                c->scores[(ptrdiff_t)(i + r) * RA_KEY_BLOCK + first + j] =
+                    sums[r * keys + j] * (dtype == RA_I8 ? c->factor * scale[first + j] : c->factor);
     }
 }
 
@@ -217,18 +226,19 @@ INLINE void add_to_columns(const ra_decode_call *c, const float *weight, int64_t
         v_store(sums + i / vectors * row_sums + d + i % vectors * WIDTH, a[i]);
 }
 
-/* All columns of the keys of a range, for `rows` rows from row i on. */
-INLINE void add_values(const ra_decode_call *c, int i, int rows, key_range of, ra_dtype dtype, bool ask)
+/* All columns of keys that lie one behind the other, for `rows` rows from row i on. */
+INLINE void add_run(const ra_decode_call *c, int i, int rows, key_range of, ra_dtype dtype, bool ask)
 {
     const int most = rows > 1 ? DECODE_SUMS / rows : 8, head = i / c->rows, keys = of.last - of.first;
     const ptrdiff_t dim = c->value_dim;
     const float *weight = c->scores + (ptrdiff_t)i * RA_KEY_BLOCK + of.first;
     float *sums = c->sums + i * (1 + dim) + 1;
-    int64_t at = head * c->value_head_stride + of.first * c->value_stride;
+    int64_t at = head * c->value_head_stride + place_of(c->value_at, c->value_stride, of.first);
     ptrdiff_t d = 0;
     row_fetch fetch = {NULL, 0, 0};
     if (ask)
-        fetch = fetch_of(c->next_key, c->key_stride, head * c->key_head_stride, of.first, c->key_dtype);
+        fetch = fetch_of(c->next_key, c->key_stride,
+                         head * c->key_head_stride + place_of(c->next_at, c->key_stride, of.first), c->key_dtype);
     for (; d + most * WIDTH <= dim; d += most * WIDTH)
         add_to_columns(c, weight, at, d, keys, rows, most, dtype, &fetch, sums);
     for (; d + most / 2 * WIDTH <= dim; d += most / 2 * WIDTH)
@@ -240,6 +250,26 @@ INLINE void add_values(const ra_decode_call *c, int i, int rows, key_range of, r
             for (int j = 0; j < keys; j++)
                 sums[r * (1 + dim) + d] +=
                     weight[r * RA_KEY_BLOCK + j] * load_wide_one(c->value, at + d + j * c->value_stride, dtype);
+}
+
+/* The end of the values from `first` on, up to `last`, that lie one behind the other. */
+INLINE int run_end(const ra_decode_call *c, int first, int last)
+{
+    if (!c->value_at)
+        return last;
+    int end = first + 1;
+    while (end < last && c->value_at[end] - c->value_at[end - 1] == c->value_stride)
+        end++;
+    return end;
+}
+
+/* All columns of the keys of a range, for `rows` rows from row i on. */
+INLINE void add_values(const ra_decode_call *c, int i, int rows, key_range of, ra_dtype dtype, bool ask)
+{
+    for (int k = of.first, end; k < of.last; k = end) {
+        end = run_end(c, k, of.last);
+        add_run(c, i, rows, (key_range){k, end}, dtype, ask);
+    }
 }
 
 /* 3. sums[head][row] += the values of a unit's keys that the row sees; `common` as in decode_scores. */
@@ -275,15 +305,18 @@ INLINE void decode_values(const ra_decode_call *c, int k, key_range common, ra_d
 DECODE_PASS(decode_scores, F32)
 DECODE_PASS(decode_scores, F16)
 DECODE_PASS(decode_scores, BF16)
+DECODE_PASS(decode_scores, I8)
 DECODE_PASS(decode_values, F32)
 DECODE_PASS(decode_values, F16)
 DECODE_PASS(decode_values, BF16)
+DECODE_PASS(decode_values, I8)
 #undef DECODE_PASS
 
 INLINE void decode_scores_of(const ra_decode_call *c, int k, key_range common)
 {
     (c->key_dtype == RA_F32   ? decode_scores_F32
      : c->key_dtype == RA_F16 ? decode_scores_F16
+     : c->key_dtype == RA_I8  ? decode_scores_I8
                               : decode_scores_BF16)(c, k, common);
 }
 
@@ -291,6 +324,7 @@ INLINE void decode_values_of(const ra_decode_call *c, int k, key_range common)
 {
     (c->value_dtype == RA_F32   ? decode_values_F32
      : c->value_dtype == RA_F16 ? decode_values_F16
+     : c->value_dtype == RA_I8  ? decode_values_I8
                                 : decode_values_BF16)(c, k, common);
 }
 
@@ -321,6 +355,16 @@ INLINE void decode_dropout(const ra_decode_call *c, int i)
         mask keeps = v_kept(s->key_a + k, s->key_b + k, s->row_a[i], s->row_b[i], s->threshold);
         v_store(weights + k, v_mul(v_load(weights + k), v_select(keeps, v_set(s->kept), v_set(0.0f))));
     }
+}
+
+/* Values of 8 bits are multiplied by their scales in the weights of row i. Those of keys that it does not see may be
+ * anything. */
+INLINE void decode_value_scales(const ra_decode_call *c, int i)
+{
+    const float *scale = c->value_scale + (ptrdiff_t)(i / c->rows) * RA_KEY_BLOCK;
+    float *weights = c->scores + (ptrdiff_t)i * RA_KEY_BLOCK;
+    for (int k = 0; k < RA_KEY_BLOCK; k += WIDTH)
+        v_store(weights + k, v_mul(v_load(weights + k), v_load(scale + k)));
 }
 
 /* What some query sees of a block, and what all queries see. */
@@ -363,6 +407,8 @@ INLINE void decode_rows(const ra_decode_call *c, bool scored)
                        c->state + (ptrdiff_t)i * (2 + c->value_dim));
         if (scored && c->stage->kept != 0.0f)
             decode_dropout(c, i);
+        if (c->value_scale)
+            decode_value_scales(c, i);
     }
     for (int k = first; k < last; k += DECODE_UNIT)
         decode_values_of(c, k, common_of(&r, k));

@@ -20,11 +20,16 @@ INLINE void claim_lines(const float *to, int floats)
         __builtin_prefetch(to + i, 1, 3);
 }
 
+INLINE int64_t element_size(ra_dtype dtype)
+{
+    return dtype == RA_F32 ? 4 : dtype == RA_I8 ? 1 : 2;
+}
+
 /* A row of any dtype, ROWS_AHEAD of `row`; for reading or for writing. */
 INLINE const float *row_ahead(const ra_rows *rows, int row)
 {
-    int64_t size = rows->dtype == RA_F32 ? 4 : 2;
-    return (const float *)((const char *)rows->data + (row + ROWS_AHEAD) * rows->row_stride * size);
+    return (const float *)((const char *)rows->data +
+                           (row + ROWS_AHEAD) * rows->row_stride * element_size(rows->dtype));
 }
 
 /* Where a row begins, in elements. */
@@ -45,6 +50,7 @@ INLINE float load_one(const ra_rows *src, int64_t at)
     switch (src->dtype) {
     case RA_F16: return ra_f16_to_f32(((const uint16_t *)src->data)[at]);
     case RA_BF16: return ra_bf16_to_f32(((const uint16_t *)src->data)[at]);
+    case RA_I8: return ((const int8_t *)src->data)[at];
     default: return ((const float *)src->data)[at];
     }
 }
@@ -61,6 +67,10 @@ INLINE void widen_row(const ra_rows *src, int64_t at, int dim, float *dst)
     case RA_BF16:
         for (; d + WIDTH <= dim; d += WIDTH)
             v_store(dst + d, v_load_bf16((const uint16_t *)src->data + at + d));
+        break;
+    case RA_I8:
+        for (; d + WIDTH <= dim; d += WIDTH)
+            v_store(dst + d, v_load_i8((const int8_t *)src->data + at + d));
         break;
     default:
         for (; d + WIDTH <= dim; d += WIDTH)
@@ -81,12 +91,12 @@ static void pack_rows(const ra_rows *src, int rows, int dim, float *dst)
             memset(dst, 0, (size_t)dim * sizeof *dst);
             continue;
         }
-        if (src->dim_stride == 1) {
+        if (src->dim_stride == 1)
             widen_row(src, at, dim, dst);
-            continue;
-        }
-        for (int d = 0; d < dim; d++)
+        for (int d = 0; src->dim_stride != 1 && d < dim; d++)
             dst[d] = load_one(src, at + d * src->dim_stride);
+        for (int d = 0; src->scale && d < dim; d++)
+            dst[d] *= src->scale[r];
     }
 }
 

@@ -10,7 +10,7 @@
  * Tasks a run should have, whatever machine it is on, before the keys are split: enough to keep many cores busy. It
  * must not depend on the number of threads, because a split changes the order of a row's arithmetic.
  */
-enum { ENOUGH_TASKS = 64, DECODE_HEADS = 8, DECODE_ROWS = 64 };
+enum { ENOUGH_TASKS = 64, DECODE_ROWS = 64 };
 
 /*
  * Parts that the keys should be split into, as far as tasks are few. Where batch elements have keys of different
@@ -30,7 +30,7 @@ static int64_t parts_wanted(const ra_plan *p, int64_t tasks)
 
 static int64_t decode_task_heads(const ra_plan *p)
 {
-    return ra_max(1, ra_min(ra_min(DECODE_HEADS, p->kv_heads), DECODE_ROWS / ra_max(1, p->group_heads * p->q_len)));
+    return ra_max(1, ra_min(ra_min(RA_DECODE_HEADS, p->kv_heads), DECODE_ROWS / ra_max(1, p->group_heads * p->q_len)));
 }
 
 /*

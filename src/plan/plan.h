@@ -12,6 +12,9 @@ enum { RA_SUPER_TILE = 8 };
 /* Blocks of keys below which a span of them is not worth a task of its own. */
 enum { RA_SMALLEST_SPAN_BLOCKS = 32 };
 
+/* Key/value heads that a task of the decoding variant works together, at most. */
+enum { RA_DECODE_HEADS = 8 };
+
 /* Some queries of the problem, all or a rank's, and how they are divided into tasks. */
 typedef struct ra_workload {
     ra_share queries;
@@ -49,6 +52,7 @@ struct ra_plan {
     bool staged;   /* scores change between the product and the mask */
 
     ra_kernel_id kernel;
+    ra_precision precision; /* that was asked for */
     int threads_asked; /* 0: as many as there are cores */
     ra_blocking blocking;
     int64_t (*scratch_bytes)(const ra_plan *plan, const ra_workload *work); /* that a worker needs: exec says it */

@@ -25,7 +25,7 @@ const tested_table *tested_tables(int *count)
     int found = 0;
     FOR_EACH_KERNEL (id) {
         tables[found].name = ra_kernel_name(id);
-        assert_int_equal(ra_kernel_find(id, &tables[found].kernel), RA_OK);
+        assert_int_equal(ra_kernel_find(id, RA_PRECISION_AUTO, &tables[found].kernel), RA_OK);
         found++;
     }
     if (emulated())

@@ -248,6 +248,103 @@ static void halves_are_widened(void **state)
     for_each_call(100, check_widened);
 }
 
+/* ---- Caches ------------------------------------------------------------------------------------------------------ */
+
+/* Rows of one side of a call as a cache has them: of 8 bits with scales, and anywhere. */
+typedef struct scattered {
+    int8_t *data;
+    int64_t at[RA_KEY_BLOCK];
+    float scale[5][RA_KEY_BLOCK];
+} scattered;
+
+/* Integers times powers of two in `rows`, so that every order of multiplying has the same bits; data has the integers.
+ */
+static void scatter(choices *c, const decode_case *t, float *rows, int64_t stride, int64_t head_stride, int dim,
+                    scattered *s)
+{
+    int run = (int)choose(c, 1, 20); /* rows that stay one behind the other, but for a gap after each of these runs */
+    int64_t room = elements(t, stride, head_stride, dim) + 2 * RA_KEY_BLOCK * stride;
+    s->data = take((size_t)room);
+    for (int k = 0; k < t->key_rows; k++)
+        s->at[k] = (k + (run < 20 ? k / run : 0)) * stride;
+    for (int i = 0; i < t->heads * t->key_rows; i++) {
+        int head = i / t->key_rows, k = i % t->key_rows;
+        float *row = rows + head * head_stride + k * stride;
+        int8_t *to = s->data + head * head_stride + s->at[k];
+        s->scale[head][k] = ldexpf(1, (int)choose(c, -6, -4));
+        for (int d = 0; d < dim; d++) {
+            to[d] = (int8_t)choose(c, -127, 127);
+            row[d] = (float)to[d] * s->scale[head][k];
+        }
+    }
+}
+
+/*
+ * Heads beside each other leave no gaps for rows that move, unless a stride has all heads: only then the rows of one do
+ * not run into those of the next.
+ */
+static bool heads_inside(const decode_case *t)
+{
+    return t->key_stride >= t->heads * t->key_head_stride && t->value_stride >= t->heads * t->value_head_stride;
+}
+
+static void check_cached(const tested_table *table, decode_case *t, uint64_t seed)
+{
+    choices c = {seed + 3000};
+    scattered key, value;
+    if (!heads_inside(t))
+        return;
+    t->key_dtype = t->value_dtype = RA_F32;
+    scatter(&c, t, t->key, t->key_stride, t->key_head_stride, t->head_dim, &key);
+    scatter(&c, t, t->value, t->value_stride, t->value_head_stride, t->value_dim, &value);
+    float *wide = take(state_bytes(t)), *narrow = take(state_bytes(t));
+    run_heads(table->kernel, t, 0, t->heads, wide);
+    memcpy(narrow, t->state, state_bytes(t));
+    float *scores = take((size_t)all_rows(t) * RA_KEY_BLOCK * sizeof *scores);
+    float *sums = take((size_t)(all_rows(t) * (1 + t->value_dim)) * sizeof *sums);
+    const ra_decode_call call = {.heads = t->heads,
+                                 .rows = t->groups * t->queries,
+                                 .queries = t->queries,
+                                 .query = t->query,
+                                 .key = key.data,
+                                 .value = value.data,
+                                 .key_dtype = RA_I8,
+                                 .value_dtype = RA_I8,
+                                 .key_stride = t->key_stride,
+                                 .key_head_stride = t->key_head_stride,
+                                 .value_stride = t->value_stride,
+                                 .value_head_stride = t->value_head_stride,
+                                 .key_at = key.at,
+                                 .value_at = value.at,
+                                 .key_scale = key.scale[0],
+                                 .value_scale = value.scale[0],
+                                 .next_key = key.data,
+                                 .next_at = key.at,
+                                 .begin = t->begin,
+                                 .end = t->end,
+                                 .factor = 1,
+                                 .head_dim = t->head_dim,
+                                 .value_dim = t->value_dim,
+                                 .scores = scores,
+                                 .sums = sums,
+                                 .state = narrow};
+    table->kernel->decode(&call);
+    REQUIRE(same_bits(narrow, wide, (int64_t)all_rows(t) * (2 + t->value_dim)), "seed %llu, %s",
+            (unsigned long long)seed, table->name);
+    free(wide);
+    free(narrow);
+    free(scores);
+    free(sums);
+    free(key.data);
+    free(value.data);
+}
+
+static void rows_of_8_bits_anywhere(void **state)
+{
+    (void)state;
+    for_each_call(200, check_cached);
+}
+
 /* A row has the same bits whether the rows beside it see the same keys, and are worked with it, or not. */
 static void check_alone(const tested_table *table, decode_case *t, uint64_t seed)
 {
@@ -343,8 +440,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(random_calls),           cmocka_unit_test(heads_together_or_one_by_one),
-        cmocka_unit_test(halves_are_widened),     cmocka_unit_test(rows_together_or_alone),
-        cmocka_unit_test(unseen_keys_are_no_ops), cmocka_unit_test(sums_do_not_stagnate),
+        cmocka_unit_test(halves_are_widened),     cmocka_unit_test(rows_of_8_bits_anywhere),
+        cmocka_unit_test(rows_together_or_alone), cmocka_unit_test(unseen_keys_are_no_ops),
+        cmocka_unit_test(sums_do_not_stagnate),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

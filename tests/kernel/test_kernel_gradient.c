@@ -280,7 +280,7 @@ static void take_arrays(laid_out *l, const ra_kernel *kernel, const gradient_cas
     int panels = (t->head_dim + RA_PANEL - 1) / RA_PANEL;
     float *staging = take_floats((int64_t)KEYS * t->head_dim);
     l->panels = take_floats((int64_t)panels * KEYS * RA_PANEL);
-    const ra_rows key = {t->key, RA_F32, t->key_stride, 1, NULL};
+    const ra_rows key = {t->key, RA_F32, t->key_stride, 1, NULL, NULL};
     kernel->pack_value(&key, t->key_rows, t->head_dim, staging, l->panels);
     free(staging);
 }
@@ -296,8 +296,8 @@ static void copy_sums(float *to, int64_t to_stride, const float *from, int64_t f
 static void pack_group(laid_out *l, const gradient_case *t, int first, int rows)
 {
     l->first = first;
-    const ra_rows query = {query_of(t, first), RA_F32, t->head_dim, 1, NULL};
-    const ra_rows d_output = {t->d_output + (ptrdiff_t)first * t->value_dim, RA_F32, t->value_dim, 1, NULL};
+    const ra_rows query = {query_of(t, first), RA_F32, t->head_dim, 1, NULL, NULL};
+    const ra_rows d_output = {t->d_output + (ptrdiff_t)first * t->value_dim, RA_F32, t->value_dim, 1, NULL, NULL};
     l->kernel->pack_query(&query, rows, t->head_dim, t->query_factor, l->at[QUERY]);
     l->kernel->pack_query(&d_output, rows, t->value_dim, 1, l->at[D_OUTPUT]);
     l->kernel->pack_columns(&query, rows, t->head_dim, l->at[QUERY_COLUMNS]);

@@ -22,6 +22,7 @@ static float element(const ra_rows *rows, int64_t at)
     switch (rows->dtype) {
     case RA_F16: return ra_f16_to_f32(((const uint16_t *)rows->data)[at]);
     case RA_BF16: return ra_bf16_to_f32(((const uint16_t *)rows->data)[at]);
+    case RA_I8: return ((const int8_t *)rows->data)[at];
     default: return ((const float *)rows->data)[at];
     }
 }
@@ -46,13 +47,14 @@ static void put(void *memory, ra_dtype dtype, int64_t at, float value)
     switch (dtype) {
     case RA_F16: ((uint16_t *)memory)[at] = ra_f32_to_f16(value); break;
     case RA_BF16: ((uint16_t *)memory)[at] = ra_f32_to_bf16(value); break;
+    case RA_I8: ((int8_t *)memory)[at] = (int8_t)fmaxf(-127, fminf(127, 40 * value)); break;
     default: ((float *)memory)[at] = value; break;
     }
 }
 
-static source choose_source(choices *c, int most_rows)
+static source choose_of(choices *c, int most_rows, int dtype_count)
 {
-    static const ra_dtype dtypes[] = {RA_F32, RA_F16, RA_BF16};
+    static const ra_dtype dtypes[] = {RA_F32, RA_F16, RA_BF16, RA_I8};
     source s = {.count = (int)choose(c, 1, most_rows), .dim = (int)choose(c, 1, chance(c, 3) ? 300 : 40)};
     bool transposed = chance(c, 4);
     int64_t row_stride = transposed ? 1 : s.dim + choose(c, 0, 5),
@@ -62,7 +64,7 @@ static source choose_source(choices *c, int most_rows)
         row_stride *= dim_stride;
     }
     int64_t span = (s.count - 1) * row_stride + (s.dim - 1) * dim_stride + 1, origin = 0;
-    s.rows.dtype = dtypes[choose(c, 0, 2)];
+    s.rows.dtype = dtypes[choose(c, 0, dtype_count - 1)];
     s.memory = take((size_t)span * ra_dtype_size(s.rows.dtype));
     for (int64_t i = 0; i < span; i++)
         put(s.memory, s.rows.dtype, i, choose_normal(c));
@@ -79,6 +81,12 @@ static source choose_source(choices *c, int most_rows)
     s.rows.dim_stride = dim_stride;
     s.rows.index = NULL;
     return s;
+}
+
+/* What may be an output, too. */
+static source choose_source(choices *c, int most_rows)
+{
+    return choose_of(c, most_rows, 3);
 }
 
 static size_t source_bytes(const source *s)
@@ -101,7 +109,7 @@ static void for_each_table(int quick, void (*test)(const tested_table *table, ui
 static void check_rows(const tested_table *table, uint64_t seed)
 {
     choices c = {seed};
-    source s = choose_source(&c, RA_KEY_BLOCK);
+    source s = choose_of(&c, RA_KEY_BLOCK, 4);
     if (seed % 2)
         choose_index(&c, &s, true);
     float *packed = take((size_t)(s.count * s.dim) * sizeof *packed);
@@ -226,7 +234,7 @@ static void check_columns(const tested_table *table, uint64_t seed)
     int floats = s.count * ((s.dim + width - 1) / width * width);
     float *packed = take((size_t)floats * sizeof *packed), *expected = take((size_t)floats * sizeof *expected);
     float *dense = dense_rows(&s);
-    const ra_rows dense_source = {dense, RA_F32, s.dim, 1, NULL};
+    const ra_rows dense_source = {dense, RA_F32, s.dim, 1, NULL, NULL};
     bool finite = table->kernel->pack_columns(&s.rows, s.count, s.dim, packed);
     REQUIRE(finite == all_finite(&s), "seed %llu, %s: %g went unnoticed, or nothing did", (unsigned long long)seed,
             table->name, odd);
@@ -256,7 +264,7 @@ static void check_halves(const tested_table *table, uint64_t seed)
     for (int i = 0; i < 65536; i++)
         halves[i] = (uint16_t)i;
     for (ra_dtype dtype = RA_F16; dtype <= RA_BF16; dtype++) {
-        ra_rows from = {halves, dtype, 1024, 1, NULL};
+        ra_rows from = {halves, dtype, 1024, 1, NULL, NULL};
         table->kernel->pack_rows(&from, 64, 1024, wide);
         for (int i = 0; i < 65536; i++) {
             float expected = element(&from, i);

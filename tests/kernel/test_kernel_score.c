@@ -166,7 +166,7 @@ static void run_tile(const ra_kernel *kernel, const score_case *t, int first, in
     ra_fetch nothing = {0};
     stage_memory *memory = take(sizeof *memory);
     ra_score_stage stage;
-    ra_rows from = {t->query[first], RA_F32, DIM, 1, NULL}, value = {t->value, RA_F32, DIM, 1, NULL};
+    ra_rows from = {t->query[first], RA_F32, DIM, 1, NULL, NULL}, value = {t->value, RA_F32, DIM, 1, NULL, NULL};
     kernel->pack_query(&from, rows, DIM, 1, query);
     kernel->pack_value(&value, RA_KEY_BLOCK, DIM, staging, panels);
     tile_stage(t, first, rows, lanes, memory, &stage);

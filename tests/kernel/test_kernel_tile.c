@@ -105,7 +105,7 @@ static void run_group(const ra_kernel *kernel, const tile_case *t, const float *
     int32_t lo[64] = {0}, hi[64] = {0};
     uint64_t seen[RA_KEY_BLOCK] = {0};
     ra_fetch nothing = {0};
-    ra_rows from = {t->query + (ptrdiff_t)first * t->head_dim, RA_F32, t->head_dim, 1, NULL};
+    ra_rows from = {t->query + (ptrdiff_t)first * t->head_dim, RA_F32, t->head_dim, 1, NULL, NULL};
     kernel->pack_query(&from, rows, t->head_dim, 1, query);
     for (int64_t i = 0; i < floats; i++)
         state[i] = i < lanes ? -INFINITY : 0.0f;
@@ -155,7 +155,7 @@ static float *run_tile(const ra_kernel *kernel, const tile_case *t)
     float *panels = take(columns * RA_KEY_BLOCK * sizeof *panels);
     float *staging = take((size_t)(RA_KEY_BLOCK * t->value_dim) * sizeof *staging);
     float *states = take((size_t)state_floats(t) * sizeof *states);
-    ra_rows value = {t->value, RA_F32, t->value_dim, 1, NULL};
+    ra_rows value = {t->value, RA_F32, t->value_dim, 1, NULL, NULL};
     kernel->pack_value(&value, t->key_rows, t->value_dim, staging, panels);
     for (int first = 0; first < ROWS; first += lanes)
         run_group(kernel, t, panels, first, ROWS - first < lanes ? ROWS - first : lanes, states);

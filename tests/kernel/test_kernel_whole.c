@@ -65,8 +65,9 @@ static void random_problems(void **state)
             double output_error, lse_error;
             ra_plan *plan = plan_for(&s, tables[i].kernel, 2);
             sample_wipe(&s);
-            REQUIRE(!ra_execute(plan, tables[i].kernel, &t[SAMPLE_QUERY], &t[SAMPLE_KEY], &t[SAMPLE_VALUE],
-                                &t[SAMPLE_OUTPUT], &t[SAMPLE_LSE], &stats),
+            const ra_cache whole = {.k = &t[SAMPLE_KEY], .v = &t[SAMPLE_VALUE]};
+            REQUIRE(!ra_execute(plan, tables[i].kernel, &t[SAMPLE_QUERY], &whole, &t[SAMPLE_OUTPUT], &t[SAMPLE_LSE],
+                                &stats),
                     "seed %llu, %s, %s: %s", (unsigned long long)seed, tables[i].name, sample_text(&s),
                     ra_last_message());
             sample_errors(&s, &expected, &output_error, &lse_error);

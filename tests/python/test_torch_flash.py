@@ -102,6 +102,24 @@ def test_kvcache_slots_padding_and_one_length():
     assert close(out[1], by_hand(q[1], k_cache[1, :7], v_cache[1, :7])[0])
 
 
+@pytest.mark.parametrize("size", [1, 4, 7])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_kvcache_pages(size, dtype):
+    """A cache in pages gives the bits of one in rows, and new keys go to their pages."""
+    torch.manual_seed(5)
+    blocks = -(-20 // size)
+    rows = torch.randn(2, 3, blocks * size, 2, 8).to(dtype)
+    table = torch.randperm(3 * blocks + 2)[: 3 * blocks].reshape(3, blocks).to(torch.int32)
+    pools = torch.zeros(2, 3 * blocks + 2, size, 2, 8, dtype=dtype)
+    pools[:, table.long()] = rows.reshape(2, 3, blocks, size, 2, 8)
+    q, k, v = torch.randn(3, 2, 4, 8).to(dtype), torch.randn(3, 2, 2, 8).to(dtype), torch.randn(3, 2, 2, 8).to(dtype)
+    options = dict(cache_seqlens=torch.tensor([0, 5, 13]), causal=True, return_softmax_lse=True)
+    out, lse = rt.flash_attn_with_kvcache(q, *pools, k, v, block_table=table, **options)
+    expected, expected_lse = rt.flash_attn_with_kvcache(q, *rows, k, v, **options)
+    assert torch.equal(out, expected) and torch.equal(lse, expected_lse)
+    assert torch.equal(pools[:, table.long()].reshape(rows.shape), rows)
+
+
 @pytest.mark.parametrize("interleaved", [False, True])
 def test_kvcache_rotary(interleaved):
     angles = torch.arange(12.0)[:, None] * torch.tensor([1.0, 0.1, 0.01])
@@ -144,8 +162,15 @@ def test_packed_tensors():
 def test_refusals():
     q = torch.zeros(2, 3, 2, 8)
     table = torch.zeros(2, 1, dtype=torch.int32)
+    ends = torch.tensor([0, 3], dtype=torch.int32)
     with pytest.raises(ringattn.UnsupportedError, match=r"block_table has shape \(2, 1\)"):
-        rt.flash_attn_with_kvcache(q, q, q, block_table=table)
+        rt.flash_attn_varlen_func(q[0], q[0], q[0], ends, ends, 3, 3, block_table=table)
+    with pytest.raises(ringattn.ArgumentError, match=r"entry \[1, 0\] is 2: must be 0..1"):
+        rt.flash_attn_with_kvcache(q, q, q, block_table=torch.tensor([[0], [2]], dtype=torch.int32))
+    with pytest.raises(ringattn.ArgumentError, match="cache_batch_idx is given"):
+        rt.flash_attn_with_kvcache(q, q, q, block_table=table, cache_batch_idx=torch.tensor([0, 1]))
+    with pytest.raises(ringattn.ArgumentError, match=r"block_table\[0, 0\] is -1: k_cache has 2 pages"):
+        rt.flash_attn_with_kvcache(q, q.clone(), q.clone(), q[:, :1], q[:, :1], cache_seqlens=1, block_table=table - 1)
     with pytest.raises(ringattn.UnsupportedError, match=r"alibi_slopes has shape \(2, 2\)"):
         rt.flash_attn_func(q, q, q, alibi_slopes=torch.zeros(2, 2))
     with pytest.raises(ringattn.ArgumentError, match="softcap is -1.0"):

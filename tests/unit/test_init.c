@@ -27,6 +27,7 @@ KIND(ra_rank_info, RA_RANK_INFO_INIT)
 KIND(ra_rank_stats, RA_RANK_STATS_INIT)
 KIND(ra_checkpoint_options, RA_CHECKPOINT_OPTIONS_INIT)
 KIND(ra_system_info, RA_SYSTEM_INFO_INIT)
+KIND(ra_cache, RA_CACHE_INIT)
 
 #define OF(type)                                                                                                       \
     {                                                                                                                  \
@@ -40,7 +41,7 @@ static const struct kind {
     size_t size;
 } kinds[] = {OF(ra_problem),    OF(ra_score_arrays),       OF(ra_options),      OF(ra_plan_info),
              OF(ra_stats),      OF(ra_array_info),         OF(ra_ring_options), OF(ra_rank_info),
-             OF(ra_rank_stats), OF(ra_checkpoint_options), OF(ra_system_info)};
+             OF(ra_rank_stats), OF(ra_checkpoint_options), OF(ra_system_info),  OF(ra_cache)};
 enum { KINDS = sizeof kinds / sizeof *kinds, MORE = 64, UNTOUCHED = 0x5a };
 
 /* The first `size` bytes of a struct as the macro has them, but for its size, and nothing after them. */

@@ -52,7 +52,9 @@ static void every_dtype_is_read_and_written(void **state)
                  {RA_BF16, "bfloat16", 2, 3},
                  {RA_I64, "int64", 8, 3},
                  {RA_U8, "uint8", 1, 3},
-                 {RA_BOOL, "bool", 1, 3}};
+                 {RA_BOOL, "bool", 1, 3},
+                 {RA_I8, "int8", 1, 3},
+                 {RA_I32, "int32", 4, 3}};
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
         int64_t memory[2] = {0, 0};
         ra_tensor t = ra_tensor_dense(memory, types[i].dtype, RA_BSHD, 1, 1, 1, 2);

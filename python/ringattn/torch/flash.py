@@ -114,10 +114,19 @@ def _check_new(name: str, new: Tensor, batch: int, cache: Tensor) -> None:
                                      f"{', '.join(map(str, cache.shape[2:]))}], as q and {name}_cache")
 
 
-def _append(cache: Tensor, new: Tensor, slots: Tensor, begins: Tensor) -> None:
-    """Write new [batch, n, heads, dim] into rows begins[b]... of cache[slots[b]]."""
+def _append(cache: Tensor, new: Tensor, slots: Tensor, begins: Tensor, block_table: Optional[Tensor]) -> None:
+    """Write new [batch, n, heads, dim] into rows begins[b]... of cache[slots[b]], or of the pages of b."""
     rows = begins[:, None] + torch.arange(new.shape[1])
-    cache[slots[:, None], rows] = new.to(cache.dtype)
+    if block_table is None:
+        cache[slots[:, None], rows] = new.to(cache.dtype)
+        return
+    pages = block_table.to(torch.int64).gather(1, rows // cache.shape[1])
+    wrong = (pages < 0) | (pages >= cache.shape[0])
+    if wrong.any():
+        batch, i = wrong.nonzero()[0].tolist()
+        raise ringattn.ArgumentError(f"block_table[{batch}, {int(rows[batch, i]) // cache.shape[1]}] is "
+                                     f"{int(pages[batch, i])}: k_cache has {cache.shape[0]} pages")
+    cache[pages, rows % cache.shape[1]] = new.to(cache.dtype)
 
 
 def _turn(q, k, cos, sin, begins, interleaved, moving):
@@ -146,14 +155,15 @@ def flash_attn_with_kvcache(q: Tensor, k_cache: Tensor, v_cache: Tensor, k: Opti
                             causal: bool = False, window_size: Tuple[int, int] = (-1, -1), softcap: float = 0.0,
                             rotary_interleaved: bool = True, alibi_slopes: Optional[Tensor] = None,
                             num_splits: int = 0, return_softmax_lse: bool = False):
-    """Attention of new queries [batch, n, heads, dim] over caches [slots, seq, kv_heads, dim].
+    """Attention of new queries [batch, n, heads, dim] over caches [slots, seq, kv_heads, dim], or with a block_table
+    int32 [batch, blocks] over caches of pages [pages, page_size, kv_heads, dim].
 
     New keys and values are written into the caches behind the cache_seqlens valid rows. Queries sit at the end of the
     valid keys. The library chooses how keys are split, whatever num_splits says. There are no gradients, as in
     flash-attn.
     """
-    _refuse_pages(block_table)
-    check_devices((("q", q), ("k_cache", k_cache), ("v_cache", v_cache), ("k", k), ("v", v)))
+    check_devices((("q", q), ("k_cache", k_cache), ("v_cache", v_cache), ("k", k), ("v", v),
+                   ("block_table", block_table)))
     if (k is None) != (v is None):
         raise ringattn.ArgumentError(f"{'k' if k is None else 'v'} is None: k and v come together")
     if (rotary_cos is None) != (rotary_sin is None):
@@ -163,25 +173,35 @@ def flash_attn_with_kvcache(q: Tensor, k_cache: Tensor, v_cache: Tensor, k: Opti
         raise ringattn.ArgumentError("rotary_cos is given and k is None: rotary embeddings need new keys")
     if k is not None and cache_seqlens is None:
         raise ringattn.ArgumentError("k is given and cache_seqlens is None: say how many keys the cache has")
+    if block_table is not None and cache_batch_idx is not None:
+        raise ringattn.ArgumentError("cache_batch_idx is given, and block_table says where sequences are")
     batch, rows = q.shape[:2]
-    ends = _of_batch(cache_seqlens, batch, k_cache.shape[1], "cache_seqlens")
+    room = k_cache.shape[1] * (1 if block_table is None else block_table.shape[1])
+    ends = _of_batch(cache_seqlens, batch, room, "cache_seqlens")
     begins = _of_batch(cache_leftpad, batch, 0, "cache_leftpad")
     slots = torch.arange(batch) if cache_batch_idx is None else _of_batch(cache_batch_idx, batch, 0, "cache_batch_idx")
     if k is not None:
         for name, new, cache in (("k", k, k_cache), ("v", v, v_cache)):
             _check_new(name, new, batch, cache)
-        if batch and int(ends.max()) + k.shape[1] > k_cache.shape[1]:
+        if batch and int(ends.max()) + k.shape[1] > room:
             raise ringattn.ArgumentError(f"cache_seqlens reaches {int(ends.max())} and k has {k.shape[1]} new keys: "
-                                         f"k_cache has room for {k_cache.shape[1]}")
+                                         f"k_cache has room for {room}")
         if rotary_cos is not None:
             moving = causal or tuple(window_size) != (-1, -1)
             q, k = _turn(q, k, rotary_cos, rotary_sin, ends - begins, rotary_interleaved, moving)
-        _append(k_cache, k, slots, ends)
-        _append(v_cache, v, slots, ends)
+        _append(k_cache, k, slots, ends, block_table)
+        _append(v_cache, v, slots, ends, block_table)
         ends = ends + k.shape[1]
     if cache_batch_idx is not None:
         k_cache, v_cache = k_cache[slots], v_cache[slots]
     lengths = torch.stack((begins, ends, ends - rows), 1)
-    out, lse = _attend(q, k_cache[:batch], v_cache[:batch], _pattern(causal, window_size, "lengths"), 0.0,
+    pattern = _pattern(causal, window_size, "lengths")
+    if block_table is not None:
+        out, lse = ringattn.attention(q, k_cache, v_cache, pattern=pattern, scores=_scores(softcap, alibi_slopes),
+                                      scale=softmax_scale, slopes=_slopes(alibi_slopes), lengths=lengths,
+                                      page_table=block_table.to(torch.int32), kv_len=int(ends.max()) if batch else 0,
+                                      return_lse=True)
+        return (out, lse) if return_softmax_lse else out
+    out, lse = _attend(q, k_cache[:batch], v_cache[:batch], pattern, 0.0,
                        softmax_scale, softcap, alibi_slopes, lengths=lengths, return_lse=return_softmax_lse)
     return (out, lse) if return_softmax_lse else out
