@@ -37,6 +37,7 @@ ra_status ra_safetensors_format(const char *path, const char *name, ra_dtype dty
  * With `dtypes`, each has its own, and `dtype` is what all of it is taken for.
  */
 ra_status ra_safetensors_format_parts(const char *path, ra_dtype dtype, const ra_dtype *dtypes, int count,
-                                      const ra_array_part *parts, char bytes[RA_SAFETENSORS_WRITE_BYTES], ra_array_header *header);
+                                      const ra_array_part *parts, char bytes[RA_SAFETENSORS_WRITE_BYTES],
+                                      ra_array_header *header);
 
 #endif

@@ -53,7 +53,7 @@ struct ra_plan {
 
     ra_kernel_id kernel;
     ra_precision precision; /* that was asked for */
-    int threads_asked; /* 0: as many as there are cores */
+    int threads_asked;      /* 0: as many as there are cores */
     ra_blocking blocking;
     int64_t (*scratch_bytes)(const ra_plan *plan, const ra_workload *work); /* that a worker needs: exec says it */
     ra_variant variant;
