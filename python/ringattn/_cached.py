@@ -6,13 +6,13 @@ import ctypes
 from ctypes import byref, pointer
 from typing import Optional
 
-from ._arrays import View, dtype_name, empty, finish, view_of
+from ._arrays import View, dtype_name, empty, finish, refuse_gradient, view_of
 from ._errors import ArgumentError, BudgetError
 from ._library import F32, I8, I32, SAME, Cache, Tensor, check, lib
 from ._problem import FLOATS, Plan, Watch, lse_tensor, places_of, progress_function, tensor_of
 
 
-def _scale_tensor(scale, places, name: str, k: Tensor) -> tuple:
+def _scale_tensor(scale, places, name: str) -> tuple:
     """The view and the ra_tensor of scales, whose last axis, of 1, may be left out; None for none."""
     if scale is None:
         return None, None
@@ -43,10 +43,12 @@ def attention_cached(q, k, v, k_scale, v_scale, page_table, kv_len, layout, prob
     places = places_of(layout)
     if page_table is not None and places[0] is None:
         raise ArgumentError(f'page_table is given and layout is "{layout}": pages need bshd or bhsd')
+    for name, array in (("q", q), ("k", k), ("v", v), *arrays.items()):
+        refuse_gradient(array, name)
     views = [view_of(q, "q"), view_of(k, "k"), view_of(v, "v")]
     tensors = [tensor_of(view, places, name, FLOATS if name == "q" else (*FLOATS, I8))
                for view, name in zip(views, "qkv")]
-    scales = [_scale_tensor(scale, places, name, tensors[1])
+    scales = [_scale_tensor(scale, places, name)
               for scale, name in ((k_scale, "k_scale"), (v_scale, "v_scale"))]
     table = (None, None) if page_table is None else _table_tensor(page_table, tensors[0].batch)
     keys = _keys_of(tensors[1], table[1], kv_len)
