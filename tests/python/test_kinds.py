@@ -71,7 +71,7 @@ def test_arrays_that_cannot_be_written():
     "bad, message",
     [
         (Q.astype(np.float64), "q is float64: expected float32, float16, bfloat16"),
-        (Q.astype(np.int32), "q has dtype int32: expected float32, float16 or bfloat16"),
+        (Q.astype(np.int32), "q is int32: expected float32, float16, bfloat16"),
         (Q.astype(">f4"), "q has dtype >f4"),
         (Q[0], r"q has shape \[6, 2, 8\]: expected 4 dimensions"),
         (Q[0, 0, 0, 0], "q"),
