@@ -5,11 +5,11 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-steps=${1:-100}
+steps=${1:-200}
 programs=$PWD/build/examples/lm
 ringattn=$PWD/build/ringattn
 held_out=400000
-model=(--context 16K --layers 4 --embed 128 --heads 4 --pattern "dilated:512/1,2048/4,8192/16+causal" --rate 0.004
+model=(--context 16K --layers 3 --embed 128 --heads 4 --pattern "dilated:512/1,2048/4,8192/16+causal" --rate 0.01
     --warmup 10)
 mkdir -p build/lm
 cd build/lm
