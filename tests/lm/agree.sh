@@ -36,6 +36,14 @@ for spread in "2 zigzag" "3 striped" "3 zigzag" "4 contiguous"; do
     cmp <(weights c b.jsonl) <(weights whole b.jsonl) || fail "broadcast, $spread: other weights than one rank"
 done
 agrees b.jsonl "4 ranks, broadcast, contiguous"
+
+# A sequence whose stretches are longer than the smallest parts of ranks.
+whatever=(train "${model[@]}" --layers 1 --context 2500 --steps 4 --strategy broadcast)
+rm -f c whole
+seq 3000 >long
+must 1 "${whatever[@]}" --data long --log b.jsonl --checkpoint whole
+must 3 "${whatever[@]}" --data long --log b.jsonl --checkpoint c
+cmp <(weights c b.jsonl) <(weights whole b.jsonl) || fail "broadcast, long stretches: other weights than one rank"
 must 2 "${training[@]}" --log g.jsonl --strategy allgather --order contiguous
 agrees g.jsonl "2 ranks, allgather, contiguous"
 must 2 "${training[@]}" --log d.jsonl --pattern "dilated:64/1,256/2+causal"
