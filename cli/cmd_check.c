@@ -94,7 +94,7 @@ static bool wants_gradients(const check_job *job)
 static int check_options(const check_job *job)
 {
     if (wants_gradients(job))
-        return gradient_files_check(&job->files);
+        return gradient_files_check(&job->files, false);
     return job->files.output_path ? EXIT_OK : report(EXIT_USAGE, "--output FILE is missing: see ringattn check --help");
 }
 

@@ -204,7 +204,7 @@ static int prepare(gradient_job *job)
     double bytes;
     int code = check_checkpoint(job);
     if (!code)
-        code = gradient_files_check(&job->files);
+        code = gradient_files_check(&job->files, job->scores.path != NULL);
     if (!code)
         code = open_inputs(job);
     if (code)
@@ -270,7 +270,7 @@ static int run_in_one_piece(gradient_job *job, ra_stats *stats)
 
 static int run_over_ranks(gradient_job *job)
 {
-    int code = gradient_ring_create(&job->ring, &job->run, &job->files);
+    int code = gradient_ring_create(&job->ring, &job->run, &job->files, job->scores.path);
     if (!code)
         code = gradient_ring_run(&job->ring, &job->run, &job->files);
     job->seconds_forward = gradient_ring_seconds_forward(&job->ring);

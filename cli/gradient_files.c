@@ -58,12 +58,12 @@ bool gradient_files_any(const gradient_files *files)
     return files->paths[RA_GRADIENT_QUERY] || files->paths[RA_GRADIENT_KEY] || files->paths[RA_GRADIENT_VALUE];
 }
 
-int gradient_files_check(const gradient_files *files)
+int gradient_files_check(const gradient_files *files, bool others)
 {
     const char *alone = files->output_path ? files->output_path : files->lse_path;
     if (!files->output_gradient_path)
         return report(EXIT_USAGE, "--output-gradient FILE is missing: see ringattn %s --help", report_current_verb());
-    if (!gradient_files_any(files))
+    if (!others && !gradient_files_any(files))
         return report(
             EXIT_USAGE,
             "--output-gradient %s: which gradients? give --query-gradient, --key-gradient or --value-gradient",

@@ -27,8 +27,11 @@ const char *gradient_name(int gradient);
 /* Whether one of the three gradients is named. */
 bool gradient_files_any(const gradient_files *files);
 
-/* Refuse a gradient without an output gradient, and an output without its log-sum-exp. */
-int gradient_files_check(const gradient_files *files);
+/*
+ * Refuse a gradient without an output gradient, an output without its log-sum-exp, and a run without a gradient;
+ * others: there are gradients beside the three.
+ */
+int gradient_files_check(const gradient_files *files, bool others);
 
 /* Open the four inputs. Those that are not given stay without a path. Their shapes must fit the problem. */
 int gradient_files_open(gradient_files *files, const attention_files *inputs, const ra_problem *problem);

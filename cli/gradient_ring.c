@@ -52,19 +52,25 @@ int gradient_ring_plan(gradient_ring *ring, run_job *run, const gradient_files *
 
 /* ---- Scratch files ----------------------------------------------------------------------------------------------- */
 
-/* Beside the first gradient that is a file; else where temporary files are, by the number of the first process. */
-static void place_scratch(const run_job *run, char *place, size_t size)
+/*
+ * Beside the first gradient that is a file, or `other`, if that is not NULL; else where temporary files are, by the
+ * number of the first process.
+ */
+static void place_scratch(const run_job *run, const char *other, char *place, size_t size)
 {
     const char *temporary = getenv("TMPDIR");
     uint64_t number = job_rank() == 0 ? (uint64_t)getpid() : 0;
     job_add(&number, 1);
-    for (int i = 0; i < run->result_count; i++)
-        if (run->results[i].path && !tensor_file_is_null(run->results[i].path)) {
-            char part[PATH_MAX];
-            snprintf(place, size, "%s", tensor_file_part(run->results[i].path, part, sizeof part));
-            return;
-        }
-    snprintf(place, size, "%s/ringattn-%llu", temporary && *temporary ? temporary : "/tmp", (unsigned long long)number);
+    const char *beside = other;
+    for (int i = run->result_count - 1; i >= 0; i--)
+        if (run->results[i].path && !tensor_file_is_null(run->results[i].path))
+            beside = run->results[i].path;
+    char part[PATH_MAX];
+    if (beside)
+        snprintf(place, size, "%s", tensor_file_part(beside, part, sizeof part));
+    else
+        snprintf(place, size, "%s/ringattn-%llu", temporary && *temporary ? temporary : "/tmp",
+                 (unsigned long long)number);
 }
 
 static char *joined(const char *place, const char *end)
@@ -85,13 +91,13 @@ static int make_scratch(const gradient_ring *ring, const attention_files *in, gr
     return code ? code : maker(&files->lse, ring->lse_path, AXES_BHS, &lse);
 }
 
-int gradient_ring_create(gradient_ring *ring, run_job *run, gradient_files *files)
+int gradient_ring_create(gradient_ring *ring, run_job *run, gradient_files *files, const char *other)
 {
     char place[PATH_MAX + 64];
     int code = EXIT_OK;
     if (files->output_path)
         return EXIT_OK;
-    place_scratch(run, place, sizeof place);
+    place_scratch(run, other, place, sizeof place);
     ring->output_path = joined(place, ".forward-output.safetensors");
     ring->lse_path = joined(place, ".forward-lse.npy");
     if (!ring->output_path || !ring->lse_path)

@@ -17,8 +17,11 @@ typedef struct gradient_ring {
 /* Plan both passes. The results of the job have their shapes. */
 int gradient_ring_plan(gradient_ring *ring, run_job *run, const gradient_files *files);
 
-/* Make the scratch files, if there are to be any. In all processes of the job, as the next. */
-int gradient_ring_create(gradient_ring *ring, run_job *run, gradient_files *files);
+/*
+ * Make the scratch files, if there are to be any; other: NULL, or a file that is written beside the gradients of the
+ * job. In all processes of the job, as the next.
+ */
+int gradient_ring_create(gradient_ring *ring, run_job *run, gradient_files *files, const char *other);
 
 /* Run both passes. */
 int gradient_ring_run(gradient_ring *ring, run_job *run, gradient_files *files);

@@ -79,13 +79,13 @@ int run_job_open(run_job *job)
     return attention_files_open(in, &job->problem);
 }
 
-/* The first result that is wanted. */
+/* The first result that is wanted; where none is, the first that there could be. */
 static const run_file *first_result(const run_job *job)
 {
-    const run_file *file = job->results;
-    while (!file->path)
-        file++;
-    return file;
+    for (int i = 0; i < job->result_count; i++)
+        if (job->results[i].path)
+            return &job->results[i];
+    return job->results;
 }
 
 int run_job_check_rows(run_job *job)
@@ -96,9 +96,9 @@ int run_job_check_rows(run_job *job)
         none &= !tensor_file_is_null(job->results[i].path);
     if (none && job->rows >= 0)
         return report(EXIT_USAGE,
-                      "--rows %lld: is for --%s null, whose rows are gone after the run: leave it out, and look at %s "
-                      "with ringattn check",
-                      (long long)job->rows, first->option, first->path);
+                      "--rows %lld: is for --%s null, whose rows are gone after the run: leave it out%s%s%s",
+                      (long long)job->rows, first->option, first->path ? ", and look at " : "",
+                      first->path ? first->path : "", first->path ? " with ringattn check" : "");
     if (none && !isnan(job->tolerance))
         return report(EXIT_USAGE, "--tolerance %g: is for --%s null: leave it out, and give it to ringattn check",
                       job->tolerance, first->option);

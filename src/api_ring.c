@@ -5,6 +5,7 @@
 #include "base/checked.h"
 #include "base/sized.h"
 #include "base/tensor.h"
+#include "ring/array_bytes.h"
 #include "ring/planning.h"
 #include "ring/ring_rows.h"
 #include "ring/ring_search.h"
@@ -60,9 +61,8 @@ static ra_status check_dtype(const char *name, ra_dtype dtype)
 static ra_status check_backward(const ra_ring_options *o)
 {
     enum { ALL = 1 << RA_GRADIENT_QUERY | 1 << RA_GRADIENT_KEY | 1 << RA_GRADIENT_VALUE };
-    if (o->gradients == 0 || o->gradients > ALL)
-        return ra_fail(RA_ERROR_ARGUMENT, "gradients %u: must be bits 1 << ra_gradient, at least one of them",
-                       o->gradients);
+    if (o->gradients > ALL)
+        return ra_fail(RA_ERROR_ARGUMENT, "gradients %u: must be bits 1 << ra_gradient", o->gradients);
     if (o->gradients_kept > ALL)
         return ra_fail(RA_ERROR_ARGUMENT, "gradients_kept %u: must be bits 1 << ra_gradient", o->gradients_kept);
     ra_status status = check_dtype("d_output_dtype", o->d_output_dtype);
@@ -102,12 +102,23 @@ static ra_status check_ring_options(ra_ring_options *o)
     return status || !o->backward ? status : check_backward(o);
 }
 
+/* A backward pass has something to compute. */
+static ra_status check_any_gradient(const ra_ring_plan *ring)
+{
+    if (!ring->options.backward || ring->options.gradients || ra_arrays_wanted(ring))
+        return RA_OK;
+    return ra_fail(RA_ERROR_ARGUMENT, "gradients 0: must have a bit 1 << ra_gradient, because score_arrays ask for no "
+                                      "gradient either");
+}
+
 static ra_status make_ring_plan(ra_ring_plan *ring, const ra_problem *problem, const ra_options *options)
 {
     ra_ring_options *o = &ring->options;
     ra_status status = check_ring_options(o);
     if (!status)
         status = ra_plan_create(problem, options, &ring->plan);
+    if (!status)
+        status = check_any_gradient(ring);
     if (!status)
         status = ra_partition_make(&ring->queries, "query", ring->plan->q_len, o->ranks, o->order, o->q_pieces,
                                    o->q_piece_count);

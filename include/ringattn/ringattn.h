@@ -866,8 +866,12 @@ typedef struct ra_ring_options {
      * tensors; a forward pass ignores them.
      */
     int backward;
-    unsigned gradients; /* bits 1 << ra_gradient: those that are computed. The others are NULL in the run */
-    int d_lse;          /* whether there is a gradient of the log-sum-exp */
+    /*
+     * Bits 1 << ra_gradient: those that are computed. The others are NULL in the run. 0: none but those that
+     * score_arrays ask for.
+     */
+    unsigned gradients;
+    int d_lse; /* whether there is a gradient of the log-sum-exp */
     ra_dtype d_output_dtype, d_q_dtype, d_k_dtype, d_v_dtype;
     /*
      * For virtual ranks: bits 1 << ra_gradient of the gradients whose storages can be read while they are written: all

@@ -282,7 +282,7 @@ class Ring:
     def _gradients(self, call, places, wanted, inputs, array_gradients, memory, timeout, progress) -> tuple:
         """The plan of a backward run and the gradients by the inputs; those that no rank wants are None."""
         counts = self._meet(call, True, wanted, 0, timeout)
-        wanted = counts.wanted & 7 or counts.wanted >> 3  # gradients of arrays alone: beside those of q
+        wanted = counts.wanted
         results = [
             empty(view.shape, view.code, like) if wanted >> i & 1 else None
             for i, (view, like) in enumerate(zip(call.views, inputs))
@@ -293,7 +293,7 @@ class Ring:
             call.views.append(None if array is None else view_of(array, name))
         call.tensors += _tensors(call.views, places, 7)
         settings = self._settings(
-            call, counts, memory, timeout, backward=True, gradients=wanted,
+            call, counts, memory, timeout, backward=True, gradients=wanted & 7,
             d_lse=call.views[6] is not None, d_out_dtype=call.views[5].code, out_dtype=call.views[3].code,
         )
         return self._run(ring_backward, call, settings, counts, array_gradients, progress), results

@@ -6,13 +6,13 @@
 
 #include "base/checked.h"
 #include "base/clock.h"
+#include "base/float_mode.h"
 #include "base/memory.h"
 #include "base/tensor.h"
 #include "base/threads.h"
 #include "plan/batch.h"
 #include "score/scores.h"
 
-#include <fenv.h>
 #include <math.h>
 #include <omp.h>
 #include <stdatomic.h>
@@ -169,18 +169,6 @@ static void wait_for_others(const ra_run *run)
     }
 }
 
-/* Rounding and denormals as the standard has them, in every thread alike; the caller's own are put back by leave. */
-static void enter(fenv_t *environment)
-{
-    fegetenv(environment);
-    fesetenv(FE_DFL_ENV);
-}
-
-static void leave(const fenv_t *environment)
-{
-    fesetenv(environment);
-}
-
 static int64_t tasks_of(const ra_run *run)
 {
     return run->work->tasks * run->spans;
@@ -245,7 +233,7 @@ static void work(ra_worker *w, ra_run *run, bool alone)
 {
     struct ra_shared *shared = run->shared;
     fenv_t environment;
-    enter(&environment);
+    ra_floats_enter(&environment, ra_scores_staged(run->plan->scores));
     work_tasks(w, run);
     atomic_fetch_sub_explicit(&shared->working, 1, memory_order_release);
     if (w->calling && run->poll)
@@ -259,7 +247,7 @@ static void work(ra_worker *w, ra_run *run, bool alone)
                (t = atomic_fetch_add_explicit(&shared->next_unit, 1, memory_order_relaxed)) < run->work->units)
             merge_unit(run, t);
     }
-    leave(&environment);
+    ra_floats_leave(&environment);
 }
 
 static void note_threads(ra_run *run, int threads)
@@ -321,14 +309,14 @@ void ra_run_merge(const ra_run *run, float *into, float *from)
     const ra_plan *p = run->plan;
     int lanes = run->work->grouping.lanes;
     fenv_t environment;
-    enter(&environment);
+    ra_floats_enter(&environment, ra_scores_staged(run->plan->scores));
     for (int64_t unit = 0; unit < run->work->units; unit++) {
         float *state = from + unit * p->unit_floats;
         (p->variant == RA_VARIANT_DECODE ? run->kernel->merge_row
                                          : run->kernel->merge_group)(into + unit * p->unit_floats, state, p->value_dim);
         ra_state_clear(state, lanes, p->unit_floats);
     }
-    leave(&environment);
+    ra_floats_leave(&environment);
 }
 
 void ra_run_finish(const ra_run *run, int64_t first, int64_t count)
@@ -341,7 +329,7 @@ void ra_run_finish(const ra_run *run, int64_t first, int64_t count)
 #pragma omp parallel num_threads(ra_threads_most(w->threads))
     {
         fenv_t environment;
-        enter(&environment);
+        ra_floats_enter(&environment, ra_scores_staged(run->plan->scores));
 #pragma omp for schedule(static)
         for (int64_t i = 0; i < rows_of_heads * count; i++) {
             int64_t row = i / count, number = first + i % count;
@@ -349,7 +337,7 @@ void ra_run_finish(const ra_run *run, int64_t first, int64_t count)
             ra_finish(run, row / p->heads, (ra_stack){row % p->heads, 1}, &group,
                       ra_unit_state(run, 0, row * w->groups + number));
         }
-        leave(&environment);
+        ra_floats_leave(&environment);
     }
     omp_set_dynamic(dynamic);
 }

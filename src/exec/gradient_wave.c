@@ -9,12 +9,13 @@
 
 #include "base/checked.h"
 #include "base/clock.h"
+#include "base/float_mode.h"
 #include "base/memory.h"
 #include "base/tensor.h"
 #include "base/threads.h"
 #include "plan/batch.h"
+#include "score/scores.h"
 
-#include <fenv.h>
 #include <omp.h>
 #include <sched.h>
 #include <string.h>
@@ -187,8 +188,7 @@ static void work(ra_gradient_worker *w)
 {
     ra_claim claim;
     fenv_t environment;
-    fegetenv(&environment);
-    fesetenv(FE_DFL_ENV);
+    ra_floats_enter(&environment, ra_scores_staged(w->run->plan->scores));
     while (claim_next(w, &claim)) {
         if (!open_chain(w, &claim) || !work_task(w, &claim) || !close_chain(w, &claim))
             break;
@@ -198,7 +198,7 @@ static void work(ra_gradient_worker *w)
             break;
         ra_gradient_passed(w, INT64_MAX);
     }
-    fesetenv(&environment);
+    ra_floats_leave(&environment);
 }
 
 /* The calling thread has no more tasks, but others still work: it goes on polling. */

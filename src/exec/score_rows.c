@@ -50,8 +50,7 @@ static void fill_row(const ra_score_rows *t, ra_score_kind kind, query_row row, 
     int64_t position = ra_plan_position(p, row.query + p->offset), bias_query = s->bias.seq > 1 ? row.query : 0;
     if (kind != RA_SCORE_BIAS) {
         for (int k = begin; k < end; k++)
-            add[k] = ra_distance_in_base_2(
-                ra_score_by_distance(s, kind, row.head, position - (first + k + p->key_position)));
+            add[k] = ra_score_by_distance(s, kind, row.head, position - (first + k + p->key_position));
         return;
     }
     if (s->bias_source.read)

@@ -5,12 +5,14 @@
 #include "base/dropout.h"
 #include "base/tensor.h"
 
+#include <math.h>
+
 /* Keys of a bias in a file that are read at a time, and the numbers that say which ones a slot has. */
 enum { WINDOW = 512, WINDOW_NAME = 5 };
 
 /* ---- Memory ------------------------------------------------------------------------------------------------------ */
 
-static int64_t strip_floats(int lanes)
+static int strip_floats(int lanes)
 {
     return lanes + RA_KEY_BLOCK;
 }
@@ -63,11 +65,24 @@ void ra_score_tiles_begin(ra_score_tiles *t, const ra_plan *p, const ra_kernel *
 
 /* ---- By distance: alibi and relative ----------------------------------------------------------------------------- */
 
-double ra_score_by_distance(const ra_scores *s, ra_score_kind kind, int64_t head, int64_t distance)
+/* In base 2, rounded once; finite, as ra_added_in_base_2. */
+static inline float by_length(double slope, double length)
+{
+    double added = RA_LOG2_E * (-slope * length);
+    return (float)(added < -(double)FLT_MAX ? -(double)FLT_MAX : added);
+}
+
+static float by_slope(double slope, int64_t distance)
+{
+    return by_length(slope, (double)(distance < 0 ? -distance : distance));
+}
+
+float ra_score_by_distance(const ra_scores *s, ra_score_kind kind, int64_t head, int64_t distance)
 {
     if (kind == RA_SCORE_ALIBI)
-        return -ra_score_at(&s->slopes, 0, 0, head, 0) * (double)(distance < 0 ? -distance : distance);
-    return ra_score_at(&s->table, 0, 0, head, ra_max(0, ra_min(s->reach - distance, 2 * s->reach)));
+        return by_slope(ra_score_at(&s->slopes, 0, 0, head, 0), distance);
+    int64_t entry = ra_max(0, ra_min(s->reach - distance, 2 * s->reach));
+    return ra_added_in_base_2((float)RA_LOG2_E, (float)ra_score_at(&s->table, 0, 0, head, entry));
 }
 
 /* Where a member is, as the problem counts positions. */
@@ -81,35 +96,46 @@ static int64_t key_position_of(const ra_score_tiles *t, const ra_score_place *at
     return ra_lattice_position(&at->lattice, member) + t->plan->key_position;
 }
 
-/* Whether the positions of the lanes go up with them one by one. Members of one segment do, at the segment's rate. */
+/*
+ * Whether the positions of the lanes go up with them one by one. Members of one segment do, at the segment's rate, and
+ * so do queries of one packed sequence.
+ */
 static bool in_line(const ra_score_tiles *t, const ra_score_place *at)
 {
-    if (!ra_lattice_plain(&at->lattice))
-        return true;
-    int64_t first = position_of(t, at, at->member);
-    for (int i = 1; i < at->rows; i++)
-        if (position_of(t, at, at->member + i) != first + i)
-            return false;
-    return true;
+    int64_t end = at->member + at->rows;
+    return !ra_lattice_plain(&at->lattice) || ra_pattern_packed_end(&t->plan->pattern, at->member, end) == end;
 }
 
-/* strip[i] for the distance rate * (nearest + i). */
-static void strip_of_slope(double slope, int64_t rate, int64_t nearest, int64_t count, float *strip)
+/*
+ * strip[i] for the distance first + rate * i: the numbers of ra_score_by_distance, to the bit. A double counts
+ * distances exactly where they are below 2^53, and loops over doubles are vectors.
+ */
+static void strip_of_slope(double slope, int64_t rate, int64_t first, int count, float *strip)
 {
-    for (int64_t i = 0; i < count; i++) {
-        double distance = (double)(rate * (nearest + i));
-        strip[i] = ra_distance_in_base_2(-slope * (distance < 0 ? -distance : distance));
+    const int64_t exact = (int64_t)1 << 52;
+    const double start = (double)first, step = (double)rate;
+    if (first > -exact && first < exact && rate < exact / count) {
+        for (int i = 0; i < count; i++)
+            strip[i] = by_length(slope, fabs(start + step * i));
+        return;
     }
+    for (int i = 0; i < count; i++)
+        strip[i] = by_slope(slope, first + rate * i);
 }
 
-static void strip_of_table(const ra_scores *s, int64_t head, int64_t rate, int64_t nearest, int64_t count, float *strip)
+static void strip_of_table(const ra_scores *s, int64_t head, int64_t rate, int64_t first, int count, float *strip)
 {
     const float *row = (const float *)s->table.data + (s->table.heads > 1 ? head : 0) * s->table.head_stride;
-    int64_t stride = s->table.dim_stride, last = 2 * s->reach;
-    for (int64_t i = 0; i < count; i++) {
-        int64_t entry = s->reach - rate * (nearest + i);
-        strip[i] = ra_added_in_base_2((float)RA_LOG2_E, row[(entry < 0 ? 0 : entry > last ? last : entry) * stride]);
-    }
+    int64_t stride = s->table.dim_stride, last = 2 * s->reach, entry = s->reach - first;
+    int i = 0;
+    for (; i < count && entry > last; i++, entry -= rate)
+        strip[i] = row[last * stride];
+    for (; i < count && entry >= 0; i++, entry -= rate)
+        strip[i] = row[entry * stride];
+    for (; i < count; i++)
+        strip[i] = row[0];
+    for (i = 0; i < count; i++)
+        strip[i] = ra_added_in_base_2((float)RA_LOG2_E, strip[i]);
 }
 
 /*
@@ -120,15 +146,17 @@ static ra_score_step fill_strip(ra_score_tiles *t, const ra_score_place *at, ra_
 {
     const ra_scores *s = t->plan->scores;
     float *strip = t->strip[kind];
-    int64_t rate = at->lattice.rate, nearest = at->member - at->first - (RA_KEY_BLOCK - 1);
+    const int64_t most = (int64_t)1 << 45; /* a rate that is larger has no two members that see each other */
+    int64_t rate = ra_min(at->lattice.rate, most), nearest = at->member - at->first - (RA_KEY_BLOCK - 1);
+    int count = strip_floats(t->lanes);
     if (ra_lattice_plain(&at->lattice)) {
         rate = 1;
         nearest = position_of(t, at, at->member) - key_position_of(t, at, at->first) - (RA_KEY_BLOCK - 1);
     }
     if (kind == RA_SCORE_ALIBI)
-        strip_of_slope(ra_score_at(&s->slopes, 0, 0, at->head, 0), rate, nearest, strip_floats(t->lanes), strip);
+        strip_of_slope(ra_score_at(&s->slopes, 0, 0, at->head, 0), rate, rate * nearest, count, strip);
     else
-        strip_of_table(s, at->head, rate, nearest, strip_floats(t->lanes), strip);
+        strip_of_table(s, at->head, rate, rate * nearest, count, strip);
     return (ra_score_step){.op = RA_STEP_ADD, .add = strip + RA_KEY_BLOCK - 1, .stride = -1};
 }
 
@@ -140,8 +168,8 @@ static ra_score_step fill_by_distance(ra_score_tiles *t, const ra_score_place *a
     for (int i = 0; i < t->lanes; i++) {
         int64_t position = i < at->rows ? position_of(t, at, at->member + i) : 0;
         for (int k = at->begin; k < at->end; k++)
-            matrix[(ptrdiff_t)k * t->lanes + i] = ra_distance_in_base_2(ra_score_by_distance(
-                t->plan->scores, kind, at->head, position - key_position_of(t, at, at->first + k)));
+            matrix[(ptrdiff_t)k * t->lanes + i] =
+                ra_score_by_distance(t->plan->scores, kind, at->head, position - key_position_of(t, at, at->first + k));
     }
     return (ra_score_step){.op = RA_STEP_ADD, .add = matrix, .stride = t->lanes};
 }

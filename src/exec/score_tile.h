@@ -54,14 +54,11 @@ void ra_score_tiles_begin(ra_score_tiles *tiles, const ra_plan *plan, const ra_k
 /* The stage of a tile, valid until the next call. */
 const ra_score_stage *ra_score_tile(ra_score_tiles *tiles, const ra_score_place *place);
 
-/* What a term that goes by distance adds, in base 2: finite, as ra_added_in_base_2. */
-static inline float ra_distance_in_base_2(double added)
-{
-    return (float)(RA_LOG2_E * added < -(double)FLT_MAX ? -(double)FLT_MAX : RA_LOG2_E * added);
-}
-
-/* What alibi or relative adds; `distance` is the query's position minus the key's. */
-double ra_score_by_distance(const ra_scores *scores, ra_score_kind kind, int64_t head, int64_t distance);
+/*
+ * What alibi or relative adds in base 2; `distance` is the query's position minus the key's. A pair has the same bits
+ * whichever rows share its tile.
+ */
+float ra_score_by_distance(const ra_scores *scores, ra_score_kind kind, int64_t head, int64_t distance);
 
 /* A row of the bias for keys first .. first + keys - 1, every step-th; in base 2. */
 ra_rows ra_score_bias_row(const ra_scores *scores, int64_t batch, int64_t query, int64_t head, int64_t key,

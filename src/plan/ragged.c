@@ -2,35 +2,34 @@
 #include "plan/ragged.h"
 
 #include "base/checked.h"
+#include "base/parser.h"
 
 #include <stdlib.h>
 
-static ra_status refuse_sum(const ra_parser *p, const char *what, int64_t count, int64_t sum, int64_t length)
+static ra_status refuse_sum(const char *what, int64_t count, int64_t sum, int64_t length)
 {
-    return ra_fail(RA_ERROR_ARGUMENT,
-                   "pattern \"%.200s\": the %s of the %lld documents add up to %lld, but there are %lld", p->text, what,
+    return ra_fail(RA_ERROR_ARGUMENT, "the %s of the %lld documents add up to %lld, but there are %lld", what,
                    (long long)count, (long long)sum, (long long)length);
 }
 
 /* Lengths to ends. */
-static ra_status add_up(const ra_parser *p, const int64_t *lengths, ra_ragged *r)
+static ra_status add_up(const int64_t *lengths, ra_ragged *r)
 {
     int64_t queries = 0, keys = 0;
     for (int64_t i = 0; i < r->count; i++) {
         int64_t q = lengths[2 * i], k = lengths[2 * i + 1];
         if (q < 0 || k < 0)
-            return ra_fail(RA_ERROR_ARGUMENT, "pattern \"%.200s\": document %lld has lengths %lld/%lld: must be >= 0",
-                           p->text, (long long)i + 1, (long long)q, (long long)k);
+            return ra_fail(RA_ERROR_ARGUMENT, "document %lld has lengths %lld/%lld: must be >= 0", (long long)i + 1,
+                           (long long)q, (long long)k);
         if (!ra_add_ok(queries, q, &queries) || !ra_add_ok(keys, k, &keys))
-            return ra_fail(RA_ERROR_ARGUMENT, "pattern \"%.200s\": the documents add up to 2^63 or more", p->text);
+            return ra_fail(RA_ERROR_ARGUMENT, "the documents add up to 2^63 or more");
         r->query_ends[i] = queries;
         r->key_ends[i] = keys;
     }
     return RA_OK;
 }
 
-ra_status ra_ragged_make(const ra_parser *p, const int64_t *lengths, int64_t count, int64_t q_len, int64_t kv_len,
-                         ra_ragged **ragged)
+ra_status ra_ragged_make(const int64_t *lengths, int64_t count, int64_t q_len, int64_t kv_len, ra_ragged **ragged)
 {
     ra_ragged *r = *ragged = calloc(1, sizeof *r);
     if (r)
@@ -39,13 +38,13 @@ ra_status ra_ragged_make(const ra_parser *p, const int64_t *lengths, int64_t cou
         return ra_fail(RA_ERROR_MEMORY, "out of memory: %lld documents", (long long)count);
     r->count = count;
     r->query_ends = r->key_ends + count;
-    ra_status status = add_up(p, lengths, r);
+    ra_status status = add_up(lengths, r);
     int64_t queries = count && !status ? r->query_ends[count - 1] : 0,
             keys = count && !status ? r->key_ends[count - 1] : 0;
     if (!status && queries != q_len)
-        status = refuse_sum(p, "queries", count, queries, q_len);
+        status = refuse_sum("queries", count, queries, q_len);
     if (!status && keys != kv_len)
-        status = refuse_sum(p, "keys", count, keys, kv_len);
+        status = refuse_sum("keys", count, keys, kv_len);
     return status;
 }
 
@@ -87,8 +86,10 @@ ra_status ra_ragged_now(const ra_ragged *planned, int64_t q_len, int64_t kv_len,
                         "documents: document %lld has %lld keys: the plan is for %lld, and lengths may only shrink",
                         (long long)i + 1, (long long)lengths[2 * i + 1], (long long)planned_value(planned, i, 1));
     }
-    if (!status)
-        status = ra_ragged_make(&text, lengths, planned->count, q_len, kv_len, now);
+    if (!status) {
+        status = ra_ragged_make(lengths, planned->count, q_len, kv_len, now);
+        status = status == RA_ERROR_ARGUMENT ? ra_parse_failed(&text, text.text, status) : status;
+    }
     free(lengths);
     return status;
 }

@@ -9,7 +9,7 @@
 #ifndef RA_PLAN_RAGGED_H
 #define RA_PLAN_RAGGED_H
 
-#include "base/parser.h"
+#include "base/status.h"
 
 #include <stdbool.h>
 
@@ -26,9 +26,8 @@ typedef struct ra_packed_query {
     int64_t end; /* the index behind the last query of the sequence */
 } ra_packed_query;
 
-/* Query and key lengths, one pair after the other, for a text; the sums must be q_len and kv_len. */
-ra_status ra_ragged_make(const ra_parser *parser, const int64_t *lengths, int64_t count, int64_t q_len, int64_t kv_len,
-                         ra_ragged **ragged);
+/* Query and key lengths, one pair after the other; the sums must be q_len and kv_len. */
+ra_status ra_ragged_make(const int64_t *lengths, int64_t count, int64_t q_len, int64_t kv_len, ra_ragged **ragged);
 /* Whether the caller's array has other lengths now. */
 bool ra_ragged_changed(const ra_ragged *ragged);
 

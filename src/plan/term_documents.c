@@ -89,20 +89,19 @@ static ra_status copy_list(ra_parser *p, const char *start, list *l)
 }
 
 /* Lengths to ends, for documents that have as many queries as keys. */
-static ra_status add_up(const ra_parser *p, ra_term *term)
+static ra_status add_up(int64_t kv_len, ra_term *term)
 {
-    int64_t sum = 0, kv_len = ra_pattern_context_of(p)->shape.kv_len;
+    int64_t sum = 0;
     for (int64_t i = 0; i < term->count; i++) {
         if (term->ends[i] < 1)
-            return ra_fail(RA_ERROR_ARGUMENT, "pattern \"%.200s\": document %lld has length %lld: must be >= 1",
-                           p->text, (long long)i + 1, (long long)term->ends[i]);
+            return ra_fail(RA_ERROR_ARGUMENT, "document %lld has length %lld: must be >= 1", (long long)i + 1,
+                           (long long)term->ends[i]);
         if (!ra_add_ok(sum, term->ends[i], &sum))
-            return ra_fail(RA_ERROR_ARGUMENT, "pattern \"%.200s\": the documents add up to 2^63 or more", p->text);
+            return ra_fail(RA_ERROR_ARGUMENT, "the documents add up to 2^63 or more");
         term->ends[i] = sum;
     }
     if (sum != kv_len)
-        return ra_fail(RA_ERROR_ARGUMENT,
-                       "pattern \"%.200s\": the %lld documents add up to %lld, but the key length is %lld", p->text,
+        return ra_fail(RA_ERROR_ARGUMENT, "the %lld documents add up to %lld, but the key length is %lld",
                        (long long)term->count, (long long)sum, (long long)kv_len);
     return RA_OK;
 }
@@ -120,16 +119,13 @@ static void make_plain(ra_term *term)
     term->ragged = NULL;
 }
 
-static ra_status take_ragged(const ra_parser *p, const char *start, const list *l, ra_term *term)
+static ra_status take_ragged(const ra_pattern_shape *shape, const list *l, ra_term *term)
 {
-    const ra_pattern_shape *shape = &ra_pattern_context_of(p)->shape;
     if (shape->placed)
-        return ra_fail(
-            RA_ERROR_ARGUMENT,
-            "pattern \"%.200s\", character %lld: query position %lld beside documents:Q/K: their queries are "
-            "at the end of their keys",
-            p->text, (long long)(start - p->text) + 1, (long long)(shape->offset + shape->origin));
-    ra_status status = ra_ragged_make(p, l->numbers, l->count, shape->q_len, shape->kv_len, &term->ragged);
+        return ra_fail(RA_ERROR_ARGUMENT,
+                       "query position %lld beside documents:Q/K: their queries are at the end of their keys",
+                       (long long)(shape->offset + shape->origin));
+    ra_status status = ra_ragged_make(l->numbers, l->count, shape->q_len, shape->kv_len, &term->ragged);
     if (status)
         return status;
     if (ra_ragged_even(term->ragged)) {
@@ -142,6 +138,19 @@ static ra_status take_ragged(const ra_parser *p, const char *start, const list *
     return RA_OK;
 }
 
+/* Of a list that could be read; its numbers are the term's, or freed. */
+static ra_status take_list(const ra_pattern_shape *shape, const list *l, ra_term *term)
+{
+    if (l->columns == 1) {
+        term->ends = l->numbers;
+        term->count = l->count;
+        return add_up(shape->kv_len, term);
+    }
+    ra_status status = take_ragged(shape, l, term);
+    free(l->numbers);
+    return status;
+}
+
 static ra_status documents_parse(ra_parser *p, ra_term *term)
 {
     list l = {NULL, 0, 0};
@@ -152,15 +161,12 @@ static ra_status documents_parse(ra_parser *p, ra_term *term)
         status = copy_list(p, start, &l);
     else
         status = *++p->at == '@' ? load_list(p, &l) : parse_list(p, &l);
-    if (!status && l.columns == 2) {
-        status = take_ragged(p, start, &l, term);
-    } else if (!status) {
-        term->ends = l.numbers;
-        term->count = l.count;
-        return add_up(p, term);
+    if (status) {
+        free(l.numbers);
+        return status;
     }
-    free(l.numbers);
-    return status;
+    status = take_list(&ra_pattern_context_of(p)->shape, &l, term);
+    return status == RA_ERROR_ARGUMENT ? ra_parse_failed(p, start, status) : status;
 }
 
 /* The document that holds `position`: the first that ends past it. `count` when none does. */

@@ -4,15 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-static ra_status load(ra_parser *p, ra_lengths *l, int64_t *rows)
+static ra_status load(const ra_parser *p, const char *path, ra_lengths *l, int64_t *rows)
 {
-    char *path = NULL;
     int64_t columns = 0;
-    ra_status status = ra_parse_path(p, &path);
-    if (status)
-        return status;
-    status = ra_pattern_context_of(p)->files->integers(path, &l->planned, rows, &columns);
-    free(path);
+    ra_status status = ra_pattern_context_of(p)->files->integers(path, &l->planned, rows, &columns);
     l->columns = columns == 2 || columns == 3 ? (int)columns : 0;
     return status;
 }
@@ -54,6 +49,7 @@ static ra_status lengths_parse(ra_parser *p, ra_term *term)
 {
     const ra_tensor *array = ra_pattern_context_of(p)->shape.lengths;
     const char *start = p->at - strlen(term->kind->name);
+    char *path = NULL;
     int64_t rows = 0;
     term->from_memory = *p->at != ':';
     if (term->from_memory ? !array : p->at[1] != '@')
@@ -62,7 +58,11 @@ static ra_status lengths_parse(ra_parser *p, ra_term *term)
     if (!l)
         return ra_fail(RA_ERROR_MEMORY, "out of memory: lengths of a batch");
     p->at += !term->from_memory;
-    ra_status status = term->from_memory ? copy(array, l, &rows) : load(p, l, &rows);
+    ra_status status = term->from_memory ? RA_OK : ra_parse_path(p, &path);
+    if (status)
+        return status;
+    status = path ? load(p, path, l, &rows) : copy(array, l, &rows);
+    free(path);
     l->batch = rows;
     l->at = l->planned;
     l->batch_stride = l->columns;

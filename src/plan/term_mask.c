@@ -4,16 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-static ra_status load(ra_parser *p, ra_mask *m)
+static ra_status load(const ra_pattern_context *c, const char *path, ra_mask *m)
 {
-    char *path = NULL;
-    const ra_pattern_context *context = ra_pattern_context_of(p);
-    const int64_t shape[] = {context->shape.batch, context->shape.heads, m->q_len, m->kv_len};
-    ra_status status = ra_parse_path(p, &path);
-    if (!status)
-        status = context->files->pairs(path, shape, &m->bits, &m->batch, &m->heads);
-    free(path);
-    return status;
+    const int64_t shape[] = {c->shape.batch, c->shape.heads, m->q_len, m->kv_len};
+    return c->files->pairs(path, shape, &m->bits, &m->batch, &m->heads);
 }
 
 static ra_status take(const ra_tensor *t, const ra_pattern_shape *shape, ra_mask *m)
@@ -46,8 +40,13 @@ static ra_status mask_parse(ra_parser *p, ra_term *term)
     m->q_len = shape->q_len;
     m->kv_len = shape->kv_len;
     m->words = ra_blocks_words(shape->kv_len);
+    char *path = NULL;
     p->at += !term->from_memory;
-    ra_status status = term->from_memory ? take(shape->mask, shape, m) : load(p, m);
+    ra_status status = term->from_memory ? RA_OK : ra_parse_path(p, &path);
+    if (status)
+        return status;
+    status = path ? load(ra_pattern_context_of(p), path, m) : take(shape->mask, shape, m);
+    free(path);
     return status == RA_OK || status == RA_ERROR_MEMORY ? status : ra_parse_failed(p, start, status);
 }
 

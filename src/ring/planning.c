@@ -215,7 +215,7 @@ static ra_status choose_side(ra_ring_plan *ring, unsigned keys_sums, unsigned qu
 /*
  * If sums of gradients can be added up over ranks, a backward pass is one pass. Else, if gradients of both sides are
  * wanted, it is two passes: keys and values travel to the queries that see them, for d_q, then queries to the keys that
- * they see, for d_k and d_v.
+ * they see, for d_k and d_v. Gradients of score arrays alone take the first of the two, without sums.
  */
 static ra_status add_gradient_passes(ra_ring_plan *ring)
 {
@@ -228,7 +228,7 @@ static ra_status add_gradient_passes(ra_ring_plan *ring)
         return status;
     const ra_pass of_keys = gradient_pass(RA_SIDE_KEYS, keys_sums, queries_sums, false);
     const ra_pass of_queries = gradient_pass(RA_SIDE_QUERIES, keys_sums, queries_sums, false);
-    if (queries_sums)
+    if (queries_sums || !keys_sums)
         add_pass(ring, &of_keys);
     if (keys_sums)
         add_pass(ring, &of_queries);

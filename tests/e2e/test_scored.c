@@ -145,6 +145,37 @@ static void random_rings(void **state)
     }
 }
 
+/*
+ * Rows at the seam of two packed sequences are not one behind the other, so what a table adds to their tile takes
+ * another way. Which rows share a tile depends on the ranks; the bits of a row do not.
+ */
+static void a_table_adds_the_same_bits_in_every_tile(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 0; seed < 3; seed++)
+        FOR_EACH_KERNEL (kernel) {
+            choices c = {seed};
+            scored s = {.problem = RA_PROBLEM_INIT, .pattern = "documents:9/44,6/2,51/12,57/25,8/8"};
+            s.problem.q_len = 131, s.problem.kv_len = 91;
+            s.problem.heads = 4, s.problem.kv_heads = 2;
+            s.problem.head_dim = s.problem.value_dim = 8;
+            s.problem.pattern = s.pattern;
+            make_scores(&c, WITH_RELATIVE, &s.problem, &s.scores);
+            sample_make(&s.sample, &s.problem);
+            sample_run(&s.sample, kernel, 1);
+            char *kept = sample_keep(&s.sample);
+            for (int ranks = 2; ranks <= 5; ranks++) {
+                ring_case ring = ring_case_make(WAY_SIM, ranks, RA_STRATEGY_BROADCAST, (ra_order)(ranks % 3));
+                ring.run.kernel = kernel;
+                REQUIRE(!ring_case_run(&ring, &s.sample, NULL, NULL), "%s", ra_last_message());
+                REQUIRE(sample_same(&s.sample, kept), "seed %llu, %s, %s: other bits than in one piece",
+                        (unsigned long long)seed, ra_kernel_name(kernel), ring_case_text(&ring));
+            }
+            free(kept);
+            scored_free(&s);
+        }
+}
+
 /* ---- Mistakes that others made ----------------------------------------------------------------------------------- */
 
 enum { LENGTH = 150 };
@@ -296,6 +327,35 @@ static void lowest_floats_taken_for_infinity(void **state)
         }
 }
 
+/*
+ * Weights of steep scores times values make subnormal numbers, which some processors take long for. With scores they
+ * are zeros, without they are not, and the caller's arithmetic is as it was.
+ */
+static void results_below_the_smallest_normal_float(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {"", "softcap:2"};
+    volatile float small = 1e-30f;
+    for (int scored_run = 0; scored_run < 2; scored_run++) {
+        scored s;
+        plain_make(&s, "full", texts[scored_run]);
+        if (!scored_run)
+            s.problem.scores = NULL;
+        sample_make(&s.sample, &s.problem);
+        float *values = s.sample.memory[SAMPLE_VALUE];
+        for (size_t i = 0; i < s.sample.bytes[SAMPLE_VALUE] / sizeof *values; i++)
+            values[i] = 1e-39f;
+        FOR_EACH_KERNEL (kernel) {
+            sample_run(&s.sample, kernel, 1);
+#ifdef __SSE__
+            assert_true((output_at(&s, 0) == 0) == (scored_run == 1));
+#endif
+            assert_true(small * 1e-10f > 0);
+        }
+        sample_free(&s.sample);
+    }
+}
+
 /* The same pairs are dropped whatever the number of ranks: log-sum-exps do not show it, outputs do. */
 static void dropout_that_differs_between_ring_sizes(void **state)
 {
@@ -341,11 +401,13 @@ int main(void)
         cmocka_unit_test(random_scores),
         cmocka_unit_test(threads_change_no_bit),
         cmocka_unit_test(random_rings),
+        cmocka_unit_test(a_table_adds_the_same_bits_in_every_tile),
         cmocka_unit_test(softcap_after_the_mask),
         cmocka_unit_test(sinks_counted_once_a_branch_or_once_a_rank),
         cmocka_unit_test(a_row_without_keys_has_its_sink),
         cmocka_unit_test(bias_indexed_by_local_rows),
         cmocka_unit_test(lowest_floats_taken_for_infinity),
+        cmocka_unit_test(results_below_the_smallest_normal_float),
         cmocka_unit_test(dropout_that_differs_between_ring_sizes),
         cmocka_unit_test(alibi_by_index_instead_of_position),
     };

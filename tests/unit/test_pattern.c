@@ -311,19 +311,20 @@ static void packed_sequences_that_are_refused(void **state)
     static const struct {
         const char *text, *message;
         bool placed;
-    } bad[] = {{"documents:2/4,4/7", "the keys of the 2 documents add up to 11, but there are 10", false},
-               {"documents:2/4,5/6", "the queries of the 2 documents add up to 7, but there are 6", false},
-               {"documents:2/4,4", "expected \"/\" and the document's number of keys, found the end", false},
-               {"documents:2/4,4/", "expected a number of keys, >= 0, found the end", false},
-               {"documents:6/10/2", "expected \"+\" or the end, found \"/2\"", false},
-               {"documents:6,4/0", "expected \"+\" or the end, found \"/0\"", false},
-               {"documents:2/4,4/9223372036854775807", "the documents add up to 2^63 or more", false},
-               {"causal+documents:2/4,4/6", "character 8: query position 4 beside documents:Q/K", true},
-               {"documents:2/4,4/6+documents:6/10", "there can be one documents:Q/K term", false},
-               {"dilated:4/2+documents:2/4,4/6", "no dilated or blocks term beside documents:Q/K", false},
-               {"documents:2/4,4/6+blocks:4", "no dilated or blocks term beside documents:Q/K", false},
-               {"documents:@wide.npy", "character 11: wide.npy: int64 [1, 3]: documents must be [n] or [n, 2]", false},
-               {"documents", "or an array of them, found the end", false}};
+    } bad[] = {
+        {"causal+documents:2/4,4/7", "character 8: the keys of the 2 documents add up to 11, but there are 10", false},
+        {"documents:2/4,5/6", "the queries of the 2 documents add up to 7, but there are 6", false},
+        {"documents:2/4,4", "expected \"/\" and the document's number of keys, found the end", false},
+        {"documents:2/4,4/", "expected a number of keys, >= 0, found the end", false},
+        {"documents:6/10/2", "expected \"+\" or the end, found \"/2\"", false},
+        {"documents:6,4/0", "expected \"+\" or the end, found \"/0\"", false},
+        {"documents:2/4,4/9223372036854775807", "the documents add up to 2^63 or more", false},
+        {"causal+documents:2/4,4/6", "character 8: query position 4 beside documents:Q/K", true},
+        {"documents:2/4,4/6+documents:6/10", "there can be one documents:Q/K term", false},
+        {"dilated:4/2+documents:2/4,4/6", "no dilated or blocks term beside documents:Q/K", false},
+        {"documents:2/4,4/6+blocks:4", "no dilated or blocks term beside documents:Q/K", false},
+        {"documents:@wide.npy", "character 11: wide.npy: int64 [1, 3]: documents must be [n] or [n, 2]", false},
+        {"documents", "or an array of them, found the end", false}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         ra_pattern pattern;
         const ra_pattern_shape shape = {.kv_len = KEYS, .heads = 1, .q_len = 6, .offset = 4, .placed = bad[i].placed};
@@ -620,11 +621,11 @@ static const struct refusal {
     {"documents:@", 12, "expected a path after \"@\", found the end"},
     {"documents:@+causal", 12, "expected a path after \"@\", found \"+causal\""},
     {"documents:3,7;", 14, "expected \"+\" or the end, found \";\""},
-    {"documents:10,0", 0, "document 2 has length 0: must be >= 1"},
-    {"documents:3,6", 0, "the 2 documents add up to 9, but the key length is 10"},
-    {"documents:3,8", 0, "the 2 documents add up to 11, but the key length is 10"},
-    {"documents:9223372036854775807,11", 0, "documents add up to"},
-    {"documents:9223372036854775807,9223372036854775807,12", 0, "documents add up to"},
+    {"documents:10,0", 1, "document 2 has length 0: must be >= 1"},
+    {"documents:3,6", 1, "the 2 documents add up to 9, but the key length is 10"},
+    {"documents:3,8", 1, "the 2 documents add up to 11, but the key length is 10"},
+    {"documents:9223372036854775807,11", 1, "documents add up to"},
+    {"documents:9223372036854775807,9223372036854775807,12", 1, "documents add up to"},
     {"dilated", 8, "expected \":W/R,W/R,...\" after \"dilated\", found the end"},
     {"dilated+causal", 8, "expected \":W/R,W/R,...\" after \"dilated\", found \"+causal\""},
     {"dilated:", 9, SEGMENT "the end"},

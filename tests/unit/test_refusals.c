@@ -156,7 +156,7 @@ static const struct refusal {
                          "fraction of up to 15 digits, found \"2\""},
     {tiles_unknown, "tiles 3: no such tile order"},
     {tiles_negative, "tiles -1: no such tile order"},
-    {documents_short, "pattern \"documents:3\": the 1 documents add up to 3, but the key length is 7"},
+    {documents_short, "pattern \"documents:3\", character 1: the 1 documents add up to 3, but the key length is 7"},
     {overflowing_batch, "batch 1099511627776 x heads 4 x length 1073741824: too large for 64-bit sizes"},
     {overflowing_keys, "batch 1 x heads 4 x length 9223372036854775807: too large for 64-bit sizes"},
     {overflowing_bytes, "batch 1 x heads 4 x length 1125899906842624: too large for 64-bit sizes"},

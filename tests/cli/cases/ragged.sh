@@ -29,7 +29,7 @@ integers one.npy '(1, 2)' 5 16
 run show --pattern causal+lengths:@one.npy --length 16
 for pattern in documents:3/40,87/91 documents:90/130,1 documents:@lengths.npy lengths:@pairs.npy lengths:@mask.npy \
     lengths lengths:@nowhere.npy mask mask:@lengths.npy mask:@nowhere.npy mask:@mask.npy+mask:@mask.npy \
-    documents:@pairs.npy+dilated:8/2; do
+    documents:@pairs.npy+dilated:8/2 lengths:@ causal+mask:@+full; do
     run attend "${qkv[@]}" --output refused.npy --pattern "$pattern"
 done
 run attend "${qkv[@]}" --output refused.npy --pattern causal+documents:@pairs.npy --query-position 4

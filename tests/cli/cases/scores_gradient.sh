@@ -29,6 +29,16 @@ run gradient "${given[@]}" --scores bias:@bias.npy+alibi --scores-gradient ds.sa
 header ds.safetensors
 run gradient "${given[@]}" --scores bias:@bias.npy --scores-gradient ds.safetensors --ring 2 --transport threads
 header ds.safetensors
+
+# Alone, without a gradient by queries, keys or values.
+alone=("${qkv[@]}" --output-gradient do.npy --pattern causal --scores "$all" --scores-gradient alone.safetensors)
+run gradient "${alone[@]}"
+cmp alone.safetensors whole.safetensors && echo the same bits
+run gradient "${alone[@]}" --ring 3 --strategy broadcast --order zigzag
+cmp alone.safetensors whole.safetensors && echo the same bits
+run gradient "${alone[@]}" --ring 2 --transport threads
+run gradient "${alone[@]}" --rows 5
+rm alone.safetensors
 for scores in softcap:20 alibi relative:@table.npy bias:@bias.npy sinks:@sinks.npy dropout:0.4; do
     run gradient "${given[@]}" --pattern causal --scores "$scores"
     run check "${given[@]}" --pattern causal --scores "$scores" | hide_figures
