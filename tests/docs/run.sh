@@ -57,6 +57,13 @@ for file in "$work"/blocks/*.command; do
     expected=${file%.command}.expected
     if reason=$(excluded "$command"); then
         printf 'not run: %s (%s)\n' "$command" "$reason"
+        # Its output at least names checks that exist.
+        while read -r name; do
+            if [[ ! -e $source_tree/tools/lint/$name.sh ]]; then
+                failed=$((failed + 1))
+                printf '%s: there is no tools/lint/%s.sh\n' "${document##*/}" "$name"
+            fi
+        done < <(sed -nE 's/^lint ([a-z]+) .*/\1/p' "$expected")
         continue
     fi
     if [[ $command == './dev demo' ]]; then command=$source_tree/tools/demo.sh; fi
