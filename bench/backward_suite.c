@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ringattn bench backward: gradients in one piece against the machine's arithmetic peak. As in the suite of kernels,
  * cases are interleaved round by round, every sample stands between two readings of the probes, and every case is

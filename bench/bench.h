@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The benchmark suites of the command. They use the public headers only. */
 #ifndef BENCH_BENCH_H
 #define BENCH_BENCH_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Cache misses: counters of the processor through perf_event_open, or the summary that valgrind's cache model writes.
  * See cache_misses.h.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Cache misses of a piece of work: by the processor's own counters, or by valgrind's model of a cache. */
 #ifndef BENCH_CACHE_MISSES_H
 #define BENCH_CACHE_MISSES_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Short runs that show what work costs on this machine. What is made of the figures is in model.c. See calibration.h.
  */

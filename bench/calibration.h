@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What work costs on this machine: short runs that differ in what they have most of, round by round.
  *

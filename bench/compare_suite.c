@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ringattn bench compare: the same problems in every way there is: in one piece, over virtual ranks by each strategy
  * and in each order, over ranks that are threads, and as attention was first written, with its scores in memory. All

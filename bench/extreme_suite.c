@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ringattn bench extreme: sequences that fit nowhere, in a budget that is kept. Every run is a process of its own
  * (ringattn attend on made-up inputs, output null), so that the system's figure of its memory is its own. What a run

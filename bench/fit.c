@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A straight line through points, with the interval of its slope by Student's t. See fit.h. */
 #include "fit.h"
 

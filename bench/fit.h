@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A straight line through points. */
 #ifndef BENCH_FIT_H
 #define BENCH_FIT_H

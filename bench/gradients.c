@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Prepares and runs a backward pass in one piece, and compares its gradients with the oracle. See gradients.h. */
 #include "gradients.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What the suite of backward passes measures: the gradients of one attention problem in one piece. Its tensors, how it
  * is run, and what the oracle says of sampled rows. subject.h has the same for forward passes.

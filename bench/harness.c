@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The rounds of a suite: which case is measured next, and when there are enough samples. What a sample is: sampling.c.
  * See harness.h.

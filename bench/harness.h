@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * How every suite measures: its cases take turns, in an order that is drawn anew for each round, so that a machine that
  * is slow for a while is slow to all of them; each sample stands between readings of the probes. It ends when the

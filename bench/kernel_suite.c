@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ringattn bench kernel. Cases are interleaved round by round; every sample stands between two readings of the probes;
  * every case is checked against the oracle on a few rows before it is timed.

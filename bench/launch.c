@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Starts this program again as child processes, alone, under mpirun or under another program, and waits for them. See
  * launch.h.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* This very command again, in processes of its own: alone, or under mpirun. */
 #ifndef BENCH_LAUNCH_H
 #define BENCH_LAUNCH_H

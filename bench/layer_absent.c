@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A build without a BLAS has no layer. With one it is layer_suite.c. See bench.h. */
 #include "bench.h"
 

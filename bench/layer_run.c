@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Makes, runs and checks the layers that are measured. See layer_run.h. */
 #include "layer_run.h"
 

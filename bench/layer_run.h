@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What the suite of layers measures: one forward pass of a multi-head layer, in one process or on the ranks of an
  * mpirun. Its arrays, how it is run, and what the oracle says of sampled rows.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ringattn bench layer: the layer of a published table, projections included, in one process and over the ranks of an
  * mpirun that have as many threads in all. Cases are interleaved round by round. One process measures everything; the

@@ -1,9 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ringattn bench memory: what a rank of a ring holds, over ring sizes and over lengths. Each run is a process of its
  * own, this command's `attend` over files, so that the operating system's figure is that run's alone; the figures are
  * read back from its statistics, and rows of its output are compared with the oracle.
  */
 #include "fit.h"
+#include "harness.h"
 #include "launch.h"
 #include "stats_row.h"
 #include "tensors.h"
@@ -35,6 +37,7 @@ static const int64_t PROCESS_BYTES = 24 << 20; /* what a process may need beside
 static const int64_t MPI_BYTES = 4 << 20;      /* what messages may add to an idle MPI process */
 static const double LEAST_OF_PLAN = 0.9, SLOPE = -1, SLOPE_WITHIN = 0.02;
 static const int RINGS[] = {2, 4, 8, 16, 32, 64};
+static const char RINGS_PART[] = "rings";
 enum { RING_COUNT = sizeof RINGS / sizeof *RINGS, LENGTH_COUNT = 4, MOST_POINTS = RING_COUNT, MPI_MOST = 4 };
 
 /* What a rank holds, and may hold. Figures of runs are 0 where only a plan was made. */
@@ -438,7 +441,8 @@ static int show_lengths(memory_bench *b)
         *r = (memory_row){.ranks = LENGTH_RANKS, .rank = -1, .dtype = RA_F32, .length = length};
         if (length / LENGTH_RANKS < LEAST_ROWS)
             continue;
-        if (make_inputs(b, length, RA_F32) || run_row(b, r, length < b->length))
+        if (make_inputs(b, length, RA_F32) ||
+            run_row(b, r, length < b->length || !harness_wanted(b->options, RINGS_PART)))
             return 1;
         print_row(b, r);
         count++;
@@ -495,6 +499,24 @@ static void clean(const memory_bench *b)
     rmdir(b->directory);
 }
 
+/* The parts of the suite, in their order, by the names that --only chooses from. */
+static const struct {
+    const char *name;
+    int (*show)(memory_bench *b);
+} PARTS[] = {{"plans", show_plans}, {RINGS_PART, show_runs}, {"lengths", show_lengths}, {"processes", show_processes}};
+enum { PART_COUNT = sizeof PARTS / sizeof *PARTS };
+
+static int show_parts(memory_bench *b)
+{
+    int wanted = 0, failed = 0;
+    for (int i = 0; i < PART_COUNT && !failed && !stopped(b); i++)
+        if (harness_wanted(b->options, PARTS[i].name)) {
+            wanted++;
+            failed = PARTS[i].show(b);
+        }
+    return wanted || stopped(b) ? failed : harness_nothing(b->options);
+}
+
 int bench_memory(const bench_options *options)
 {
     memory_bench b = {.options = options, .pool = {.seed = 1}};
@@ -509,17 +531,11 @@ int bench_memory(const bench_options *options)
         results_close(b.kept);
         return 2;
     }
-    int failed = show_plans(&b);
-    if (!failed && !stopped(&b))
-        failed = show_runs(&b);
-    if (!failed && !stopped(&b))
-        failed = show_lengths(&b);
-    if (!failed && !stopped(&b))
-        failed = show_processes(&b);
+    int failed = show_parts(&b);
     clean(&b);
     bench_pool_give(&b.pool);
     failed |= results_close(b.kept);
     if (b.wrong)
         fprintf(stderr, "ringattn bench: %d bound%s not hold\n", b.wrong, b.wrong == 1 ? " does" : "s do");
-    return failed || b.wrong ? 1 : 0;
+    return failed ? failed : b.wrong ? 1 : 0;
 }

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Predicts the time of a run from its plan and from the costs that calibration.c measured. Nothing is run here. See
  * model.h.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * How long a run will take on this machine: how much there is to do is read from plans; what that costs is learned from
  * a few short runs (calibration.h).

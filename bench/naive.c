@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Attention of one head in three plain loops. The same on OpenBLAS is in naive_blas.c. See naive.h. */
 #include "naive.h"
 

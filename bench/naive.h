@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Attention as one would first write it: the yardstick of the portable kernel. */
 #ifndef BENCH_NAIVE_H
 #define BENCH_NAIVE_H

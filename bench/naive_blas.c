@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Attention as two matrix products of OpenBLAS, which is loaded with dlopen. See naive_blas.h. */
 #include "naive_blas.h"
 

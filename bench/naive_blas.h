@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Attention as it was written before anybody tiled it: two matrix products by OpenBLAS, and between them the scores of
  * all heads in memory. The library is looked for when it is wanted: nothing else of this program needs it.

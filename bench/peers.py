@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """ringattn beside PyTorch and JAX on this machine: one process, interleaved calls, medians, and the error of each.
 
     build/torch/bin/python bench/peers.py [--rounds N] [--least] [--only TEXT] [--without flex,JAX]

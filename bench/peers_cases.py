@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The problems of bench/peers.py: shapes of prefill, training and decoding, and what a query sees in each."""
 from dataclasses import dataclass
 

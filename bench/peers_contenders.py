@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Those that bench/peers.py measures: for each a function of a problem and its tensors that returns the call.
 
 A call returns the output, and the gradients of queries, keys and values in training, as PyTorch tensors

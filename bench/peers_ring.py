@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """ringattn beside PyTorch over two processes of one machine, on the CPU, over gloo: forward passes, interleaved.
 
     build/torch/bin/python bench/peers_ring.py [--ranks R] [--rounds N] [--threads T] [--without NAME,...]

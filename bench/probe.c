@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Reads what the machine can do right now: multiply-adds, matrix products, memory bandwidth. The loops are in
  * probe_*.c, one file for each instruction set. See probe.h.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What this machine can do at this moment. The probes run around every sample: a shared machine is not the same from
  * one second to the next.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The loops of the probes for AVX-512; the shared part is probe_loops.h, the caller probe.c. */
 #include <immintrin.h>
 #include <stdint.h>

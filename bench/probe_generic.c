@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The loops of the probes for any processor; the shared part is probe_loops.h, the caller probe.c. */
 #include <string.h>
 

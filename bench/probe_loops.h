@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The probe loops, over the operations that the including file defines: PROBE_NAME, PROBE_ID, WIDTH, VECTORS, vec,
  * p_set, p_fma(c, a, b) (c += a * b, a statement that the compiler can neither move nor drop), and p_panel(columns,

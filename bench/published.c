@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The table of published figures. No function here measures. See published.h. */
 #include "published.h"
 

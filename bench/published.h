@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Figures that others have published for the shapes of `--seed-table`: facts to stand beside what is measured here,
  * never measured here themselves.

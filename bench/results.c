@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Writes the rows of a benchmark as lines of JSON, one whole line at a time. They are read by report/rows.c. See
  * results.h.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What a benchmark found, as lines of JSON in the form of docs/results.schema.json, added to a file as they come. A
  * suite fills one of these structs for each case; what is 0, NULL or NAN was not measured, and is left out.

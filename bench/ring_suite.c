@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ringattn bench ring: one problem in one piece, and over ranks that have as many threads in all. Cases are compared
  * with the run in one piece of the same round; tensors are in memory and split beforehand; a sample is the time of the

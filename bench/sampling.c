@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Takes samples between readings of the probes; medians, quartiles and ratios of samples. Which case is next:
  * harness.c. See sampling.h.

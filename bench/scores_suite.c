@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ringattn bench scores: what each term of --scores costs, and a mask of single pairs, beside the plain run of the same
  * problem in the same rounds. Every case is checked against the oracle on a few rows before it is timed.

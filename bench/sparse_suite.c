@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ringattn bench sparse: patterns that leave most pairs out, against the multiply-add peak on the pairs they compute,
  * against a run that computes all of them, and against themselves over a longer sequence. Cases are interleaved round

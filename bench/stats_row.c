@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Makes a benchmark's row from the JSON that cli/stats_json.c wrote in a child process. See stats_row.h. */
 #include "stats_row.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The statistics that `ringattn attend --stats` wrote, as a benchmark's row. */
 #ifndef BENCH_STATS_ROW_H
 #define BENCH_STATS_ROW_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Prepares and runs a problem in one piece, over virtual ranks, over threads or over processes, and compares the output
  * with the oracle. See subject.h.

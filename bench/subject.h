@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What suites measure: one attention problem, run in one way: in one piece, over virtual ranks, over ranks that are
  * threads, or over the processes of an mpirun.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Takes, fills and checks the tensors of a case; a pool shares them between cases of one shape. See tensors.h. */
 #include "tensors.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The tensors of a case, and what the oracle says of their output. */
 #ifndef BENCH_TENSORS_H
 #define BENCH_TENSORS_H

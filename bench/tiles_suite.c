@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ringattn bench tiles: the same problem with its tiles worked in each order, interleaved. Times are measured; cache
  * misses are counted by the processor, or, where it does not let us, by valgrind's model, on a shorter sequence and

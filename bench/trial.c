@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Prepares and makes the short runs of a calibration. See trial.h. */
 #include "trial.h"
 

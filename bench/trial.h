@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A short run of a calibration: a forward or a backward pass over made-up tensors, in one piece or over virtual ranks.
  * Which runs there are, and what is made of their times: calibration.c.

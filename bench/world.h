@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The processes of `ringattn bench ring`. The first one leads: it measures, and tells the others what to take part in;
  * between orders those sleep, so that it has all cores to itself. There are two of these: world_mpi.c, and

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The world of a build without MPI: one process. With MPI it is world_mpi.c. See world.h. */
 #include "world.h"
 

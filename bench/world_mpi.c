@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The processes of an mpirun, as the suites see them. Without MPI it is world_alone.c. See world.h. */
 #include "world.h"
 

@@ -1,7 +1,6 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Chooses among ways to run a problem, and says why the others lost. Printing is in advice_print.c. See advice.h. */
 #include "advice.h"
-
-#include "bytes_text.h"
 
 #include <stdio.h>
 
@@ -37,11 +36,12 @@ static void say_cost(const advice_choice *lost, const advice_choice *best, char 
     const model_load *own = more->together ? &more->busiest : &more->all; /* of the rank that takes longest */
     double tiles = a->tiles - b->tiles, idle = a->idle - b->idle, regions = a->regions - b->regions;
     double bytes = a->bytes - b->bytes;
+    char copied[RA_BYTES_TEXT];
     if (idle >= tiles && idle >= regions && idle >= bytes)
         snprintf(text, size, "its busiest rank has %.2f times the mean work",
                  more->busiest.pairs * more->ranks / more->all.pairs);
     else if (bytes >= tiles && bytes >= regions)
-        snprintf(text, size, "copying %.3g bytes takes %.3g s", own->bytes, a->bytes);
+        snprintf(text, size, "copying %s takes %.3g s", ra_bytes_text((int64_t)own->bytes, copied), a->bytes);
     else if (regions >= tiles)
         snprintf(text, size, "beginning and ending %.0f steps takes %.3g s", own->regions, a->regions);
     else if (more->passes > less->passes)
@@ -60,16 +60,16 @@ void advice_reason(const advice_choice *lost, const advice_choice *best, int64_t
     double ratio = lost->time.seconds / best->time.seconds;
     bool gathers = !lost->local && lost->strategy == RA_STRATEGY_ALLGATHER;
     if (lost->bytes > memory) {
-        char more[BYTES_TEXT];
-        bytes_text(lost->bytes - memory, more);
+        char more[RA_BYTES_TEXT];
+        ra_bytes_text(lost->bytes - memory, more);
         snprintf(reason, ADVICE_REASON, "needs %s more than --memory allows%s", more,
                  gathers ? ": every rank holds all keys and values" : "");
     } else if (ratio > AS_FAST) {
         int used = snprintf(reason, ADVICE_REASON, "%.0f%% slower: ", 100 * (ratio - 1));
         say_cost(lost, best, reason + used, (size_t)(ADVICE_REASON - used));
     } else if (lost->bytes > best->bytes) {
-        char more[BYTES_TEXT];
-        bytes_text(lost->bytes - best->bytes, more);
+        char more[RA_BYTES_TEXT];
+        ra_bytes_text(lost->bytes - best->bytes, more);
         snprintf(reason, ADVICE_REASON, "no faster (%+.1f%%), and holds %s more", 100 * (ratio - 1), more);
     } else {
         snprintf(reason, ADVICE_REASON, "no faster than what is simpler (%+.1f%%)", 100 * (ratio - 1));

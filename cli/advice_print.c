@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Prints an advice as a table, as JSON and as a command. Which choice is best: advice.c. See advice_print.h. */
 #include "advice_print.h"
 
@@ -77,10 +78,11 @@ void advice_print(const advice *a, const char *command)
 {
     const advice_choice *best = &a->choices[a->best];
     const ra_problem *p = &a->problem;
-    printf("%s%s%s%s, length %lld, %lld heads, head dim %lld, %s; a process may hold %lld bytes\n",
+    char text[RA_BYTES_TEXT];
+    printf("%s%s%s%s, length %lld, %lld heads, head dim %lld, %s; a process may hold %s\n",
            a->ring.backward ? "gradients of " : "", p->pattern, p->scores ? ", scores " : "",
            p->scores ? p->scores : "", (long long)p->q_len, (long long)p->heads, (long long)p->head_dim,
-           ra_dtype_name(a->ring.q_dtype), (long long)a->ring.memory);
+           ra_dtype_name(a->ring.q_dtype), ra_bytes_text(a->ring.memory, text));
     printf("calibrated in %.1f s: %d threads", a->calibrated, a->model.threads);
     if (a->model.pair[MODEL_PLAIN] > 0) /* in a tiny problem the time of pairs cannot be told from that of rows */
         printf(", %.0f GFLOP/s on tiles without gaps", 2e-9 * a->model.threads / a->model.pair[MODEL_PLAIN]);
@@ -88,20 +90,20 @@ void advice_print(const advice *a, const char *command)
         printf("\nseconds are those of the pattern alone: what scores add to them is in docs/SCORES.md");
     printf("\n\n");
     if (best->local)
-        printf("in one piece: %.3g s, %lld bytes\n", best->time.seconds, (long long)best->bytes);
+        printf("in one piece: %.3g s, %s\n", best->time.seconds, ra_bytes_text(best->bytes, text));
     else
-        printf("%s over %d ranks (%s, %d thread%s each), order %s, chunks of %lld rows: %.3g s, %lld bytes\n",
+        printf("%s over %d ranks (%s, %d thread%s each), order %s, chunks of %lld rows: %.3g s, %s\n",
                ra_strategy_name(best->strategy), best->ranks, ra_transport_name(a->ring.transport), best->work.threads,
                best->work.threads == 1 ? "" : "s", ra_order_name(best->order), (long long)best->chunk,
-               best->time.seconds, (long long)best->bytes);
+               best->time.seconds, ra_bytes_text(best->bytes, text));
     printf("$ %s\n\n", command);
-    printf("%-10s %-11s %5s %11s %9s %15s fits\n", "strategy", "order", "ranks", "chunk", "seconds", "bytes");
+    printf("%-10s %-11s %5s %11s %9s %11s fits\n", "strategy", "order", "ranks", "chunk", "seconds", "memory");
     for (int i = 0; i < a->count; i++) {
         const advice_choice *c = &a->choices[i];
         char reason[ADVICE_REASON];
         say_why(a, i, reason);
-        printf("%-10s %-11s %5d %11lld %9.*f %15lld %-4s  %s\n", strategy_of(c), ra_order_name(c->order), c->ranks,
-               (long long)c->chunk, c->time.seconds < 100 ? 3 : 0, c->time.seconds, (long long)c->bytes,
+        printf("%-10s %-11s %5d %11lld %9.*f %11s %-4s  %s\n", strategy_of(c), ra_order_name(c->order), c->ranks,
+               (long long)c->chunk, c->time.seconds < 100 ? 3 : 0, c->time.seconds, ra_bytes_text(c->bytes, text),
                c->bytes <= a->ring.memory ? "yes" : "no", reason);
     }
     if (a->left_out)

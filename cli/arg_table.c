@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The values that an option's text is chosen from. See arg_table.h. */
 #include "arg_table.h"
 

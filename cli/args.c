@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Parses the options of a verb. See args.h. */
 #include "args.h"
 

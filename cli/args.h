@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The options of a verb as one table, which makes the parsing and the help text (help.h).
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Opens the query, key and value of a problem and checks that they belong together. A single file: tensor_file.c. See
  * attention_files.h.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The query, key and value files of one problem, with the options that describe it: shared by `attend` and `check`.
  * Functions return an exit code and report.

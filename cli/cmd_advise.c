@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* ringattn advise: how to run a problem in a budget, by plans and by what work costs on this machine. */
 #include "advice_print.h"
 #include "bench/calibration.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* ringattn attend: attention over tensors in files. What can be refused is refused before the work begins. */
 #include "commands.h"
 #include "job.h"
@@ -93,13 +94,14 @@ static void name_results(attend_job *job)
 static int check_size(attend_job *job)
 {
     double bytes;
+    char text[RA_BYTES_TEXT];
     if (!run_job_too_large(&job->run, &bytes))
         return EXIT_OK;
     if (job->checkpoint_path)
         return report(EXIT_USAGE,
-                      "--checkpoint %s: the tensors take %.0f bytes, more than half of the free memory: add --memory "
+                      "--checkpoint %s: the tensors take %s, more than half of the free memory: add --memory "
                       "BYTES or --ring R, which must be the same when the run goes on",
-                      job->checkpoint_path, bytes);
+                      job->checkpoint_path, ra_bytes_text((int64_t)bytes, text));
     run_job_read_in_parts(&job->run, bytes);
     return EXIT_OK;
 }

@@ -21,6 +21,7 @@ typedef struct bench_suite {
     bool lengths, budget;     /* whether --length takes several, and whether it takes --memory */
     bool published;           /* --seed-table */
     bool hidden;              /* started by another suite */
+    bool parts;               /* --only takes one of its parts */
     bool all;                 /* every suite that is not hidden and not this one */
     const char *summary, *quick, *length_help, *example;
 } bench_suite;
@@ -71,6 +72,7 @@ static const bench_suite SUITES[] = {
     {.name = "memory",
      .run = bench_memory,
      .length = true,
+     .parts = true,
      .summary = "What a rank of a ring holds: planned, accounted and as the system saw it, for rings of 2 to 64,\n"
                 "over lengths, and for MPI processes. Exit code 1 when a bound does not hold.",
      .quick = "runs of length 4096",
@@ -226,11 +228,12 @@ static int parse(const bench_suite *suite, int argc, char **argv, bench_options 
           .target = &threads,
           .min = 1,
           .max = 4096}},
-        {suite->samples,
+        {suite->samples || suite->parts,
          {.name = "only",
           .kind = ARG_TEXT,
           .metavar = "TEXT",
-          .help = "only cases whose name contains TEXT",
+          .help = suite->parts ? "only parts whose name contains TEXT: plans, rings, lengths, processes"
+                               : "only cases whose name contains TEXT",
           .target = &bench->only}},
         {suite->samples,
          {.name = "input",

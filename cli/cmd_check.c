@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ringattn check: trust a result by recomputing some of its rows with the oracle. Results are an output, its
  * log-sum-exp, and gradients, whoever has computed them.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* ringattn generate: made-up tensors of any size, written in blocks. */
 #include "commands.h"
 #include "gen_input.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ringattn gradient: gradients of attention, over tensors in files. The forward pass is run first if
  * its results are not given. What can be refused is refused before the work begins.

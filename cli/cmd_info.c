@@ -1,7 +1,7 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* ringattn info: what this build is and what machine it runs on. */
 #include "args.h"
 #include "bench/bench.h"
-#include "bytes_text.h"
 #include "commands.h"
 #include "job.h"
 #include "report.h"
@@ -12,9 +12,9 @@
 
 static void print_bytes(const char *name, int64_t bytes)
 {
-    char text[BYTES_TEXT] = "unknown";
+    char text[RA_BYTES_TEXT] = "unknown";
     if (bytes > 0)
-        bytes_text(bytes, text);
+        ra_bytes_text(bytes, text);
     printf("%-18s%s\n", name, text);
 }
 

@@ -116,10 +116,11 @@ static void print_problem(const plan_job *job)
 
 static void print_backward(const plan_job *job, const ra_plan_info *info)
 {
+    char text[RA_BYTES_TEXT];
     printf("gradients in one piece, kernel %s; ", ra_kernel_name(info->kernel));
     print_problem(job);
-    printf("%.4g visible pairs, %.4g worked in %.4g tiles, %.4g flops; holds at most %lld bytes beyond the tensors\n",
-           info->pairs_visible, info->pairs_worked, info->tiles, info->flops, (long long)info->peak_bytes);
+    printf("%.4g visible pairs, %.4g worked in %.4g tiles, %.4g flops; holds at most %s beyond the tensors\n",
+           info->pairs_visible, info->pairs_worked, info->tiles, info->flops, ra_bytes_text(info->peak_bytes, text));
     if (info->density < 1)
         printf("%.6g of the blocks are kept\n", info->density);
 }
@@ -174,13 +175,14 @@ static int shown(const plan_job *job, int *first)
 static void print_ranks(const plan_job *job)
 {
     int first, count = shown(job, &first);
-    printf("%5s %12s %12s %6s %15s %15s %12s %15s\n", "rank", "queries", "keys", "hops", "bytes sent", "received",
-           "pairs", "peak bytes");
+    printf("%5s %12s %12s %6s %11s %11s %12s %11s\n", "rank", "queries", "keys", "hops", "sent", "received", "pairs",
+           "memory");
     for (int rank = first; rank < first + count; rank++) {
         ra_rank_info r = rank_info(job, rank);
-        printf("%5d %12lld %12lld %6lld %15lld %15lld %12.5g %15lld\n", rank, (long long)r.q_rows, (long long)r.kv_rows,
-               (long long)r.hops, (long long)r.bytes_sent, (long long)r.bytes_received, r.pairs_visible,
-               (long long)r.peak_bytes);
+        char sent[RA_BYTES_TEXT], received[RA_BYTES_TEXT], peak[RA_BYTES_TEXT];
+        printf("%5d %12lld %12lld %6lld %11s %11s %12.5g %11s\n", rank, (long long)r.q_rows, (long long)r.kv_rows,
+               (long long)r.hops, ra_bytes_text(r.bytes_sent, sent), ra_bytes_text(r.bytes_received, received),
+               r.pairs_visible, ra_bytes_text(r.peak_bytes, peak));
     }
 }
 
@@ -235,25 +237,39 @@ static int by_value(const void *a, const void *b)
     return (x->rank > y->rank) - (x->rank < y->rank);
 }
 
-/* If several ranks have the same figure, the first is named. */
-static void print_figure(const char *name, figure *figures, int count)
+/* A column of the summary. */
+typedef struct column {
+    const char *name;
+    double (*of)(const ra_rank_info *);
+    bool bytes;
+} column;
+
+static const char *figure_text(const column *c, double value, char text[RA_BYTES_TEXT])
 {
+    if (c->bytes)
+        return ra_bytes_text((int64_t)value, text);
+    snprintf(text, RA_BYTES_TEXT, "%.0f", value);
+    return text;
+}
+
+/* If several ranks have the same figure, the first is named. */
+static void print_figure(const column *c, figure *figures, int count)
+{
+    char least[RA_BYTES_TEXT], median[RA_BYTES_TEXT], greatest[RA_BYTES_TEXT];
     qsort(figures, (size_t)count, sizeof *figures, by_value);
     int most = count - 1;
     while (most > 0 && figures[most - 1].value == figures[count - 1].value)
         most--;
-    printf("%-14s %18.0f %6d %18.0f %18.0f %6d\n", name, figures[0].value, figures[0].rank, figures[count / 2].value,
-           figures[most].value, figures[most].rank);
+    printf("%-14s %18s %6d %18s %18s %6d\n", c->name, figure_text(c, figures[0].value, least), figures[0].rank,
+           figure_text(c, figures[count / 2].value, median), figure_text(c, figures[most].value, greatest),
+           figures[most].rank);
 }
 
 static int print_summary(const plan_job *job)
 {
-    static const struct column {
-        const char *name;
-        double (*of)(const ra_rank_info *);
-    } columns[] = {
-        {"queries", queries_of},         {"keys", keys_of},   {"hops", hops_of},      {"bytes sent", sent_of},
-        {"bytes received", received_of}, {"pairs", pairs_of}, {"peak bytes", peak_of}};
+    static const column columns[] = {
+        {"queries", queries_of, false},  {"keys", keys_of, false},   {"hops", hops_of, false}, {"sent", sent_of, true},
+        {"received", received_of, true}, {"pairs", pairs_of, false}, {"memory", peak_of, true}};
     int count = job->options.ranks;
     figure *figures = malloc((size_t)count * sizeof *figures);
     if (!figures)
@@ -264,7 +280,7 @@ static int print_summary(const plan_job *job)
             ra_rank_info r = rank_info(job, rank);
             figures[rank] = (figure){columns[i].of(&r), rank};
         }
-        print_figure(columns[i].name, figures, count);
+        print_figure(&columns[i], figures, count);
     }
     free(figures);
     printf("\nevery rank: --all, or --json; one of them: --rank N\n");
@@ -275,15 +291,15 @@ static int print_text(const plan_job *job)
 {
     const ra_ring_options *o = &job->options;
     ra_plan_info info = RA_PLAN_INFO_INIT;
-    char whose[32] = "a process";
+    char whose[32] = "a process", text[RA_BYTES_TEXT];
     if (job->rank >= 0)
         snprintf(whose, sizeof whose, "rank %lld", (long long)job->rank);
     describe(job, &info);
     printf("%sring of %d, %s, order %s, transport %s; ", job->backward ? "gradients, " : "", o->ranks,
            ra_strategy_name(o->strategy), ra_order_name(o->order), ra_transport_name(o->transport));
     print_problem(job);
-    printf("%.4g visible pairs, %.4g flops; %s holds at most %lld bytes\n", info.pairs_visible, info.flops, whose,
-           (long long)ra_ring_plan_process_bytes(job->plan));
+    printf("%.4g visible pairs, %.4g flops; %s holds at most %s\n", info.pairs_visible, info.flops, whose,
+           ra_bytes_text(ra_ring_plan_process_bytes(job->plan), text));
     if (info.density < 1)
         printf("%.6g of the blocks are kept\n", info.density);
     putchar('\n');

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* ringattn report: what rows of ringattn bench or logs of trainings say, as a page, text or tables. */
 #include "args.h"
 #include "commands.h"
@@ -18,7 +19,8 @@ static const char *const FORMS[] = {"html", "md", "csv", "svg", "text", NULL};
 typedef struct report_job {
     const char *output_path;
     int form;
-    char **paths; /* of the results */
+    const char *section; /* the only one; NULL: all */
+    char **paths;        /* of the results */
     int path_count;
     rows rows;
     trainings trainings; /* of logs; then there are no rows */
@@ -42,6 +44,12 @@ static int parse(report_job *job, int argc, char **argv)
          .help = "html: one page with charts, that needs nothing else; md: its sentences and tables;\n"
                  "csv: the rows, flat; svg: its charts; text: its sentences and charts in a terminal\n"
                  "(default: by the extension of FILE, else html)"},
+        {.name = "section",
+         .kind = ARG_TEXT,
+         .metavar = "NAME",
+         .target = &job->section,
+         .help = "one section alone: summary, memory, speed, methods, ranks, backward, roofline, dilated,\n"
+                 "published, failed or cases; --format svg makes one picture of its charts"},
     };
     const arg_command command = {
         .verb = "report",
@@ -78,6 +86,8 @@ static int choose_output(report_job *job)
     if (!job->output_path && (job->form == HTML || job->form == SVG))
         return report(EXIT_USAGE, "--output FILE is missing: %s goes to a file; see ringattn report --help",
                       FORMS[job->form]);
+    if (job->section && job->form == CSV)
+        return report(EXIT_USAGE, "--section %s: csv has the rows alone, not sections", job->section);
     for (int i = 0; i < job->path_count && job->output_path; i++)
         if (strcmp(job->output_path, "-") != 0 && same_file(job->output_path, job->paths[i]))
             return report(EXIT_USAGE, "--output '%s': is one of the files to read", job->output_path);
@@ -138,6 +148,16 @@ static int read_results(report_job *job)
 
 /* ---- Writing ----------------------------------------------------------------------------------------------------- */
 
+static int choose_sections(const report_job *job, document *d)
+{
+    if (!job->section) {
+        document_trim(d);
+        return EXIT_OK;
+    }
+    const char *problem = document_choose(d, job->section);
+    return problem ? report(EXIT_USAGE, "%s", problem) : EXIT_OK;
+}
+
 static int write_form(const report_job *job, FILE *stream)
 {
     static const char *(*const WRITERS[])(document * d, FILE * stream) = {
@@ -153,8 +173,11 @@ static int write_form(const report_job *job, FILE *stream)
     else
         document_make(&d, &job->rows);
     interrupt_install();
-    const char *problem = WRITERS[job->form](&d, stream);
-    int code = interrupted() ? interrupt_exit() : problem ? report(EXIT_WORK, "%s", problem) : EXIT_OK;
+    int code = choose_sections(job, &d);
+    if (!code) {
+        const char *problem = WRITERS[job->form](&d, stream);
+        code = interrupted() ? interrupt_exit() : problem ? report(EXIT_WORK, "%s", problem) : EXIT_OK;
+    }
     document_free(&d);
     return code;
 }

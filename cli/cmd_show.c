@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* ringattn show: a pattern as a picture, or as the array of its counts. */
 #include "commands.h"
 #include "interrupt.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ringattn verify: the library against its oracle, for every kernel that this machine can run, in both directions. The
  * tensors and the oracle's results: verify_data.c.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One function a verb: argv[0] is the verb, the result is the exit code. */
 #ifndef CLI_COMMANDS_H
 #define CLI_COMMANDS_H

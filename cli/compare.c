@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The error of a stored value against the oracle's, and the tolerance for it. The derivation is in docs/MATH.md. See
  * compare.h.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Takes fingerprints of all inputs, and compares them after the run. How one is made: src/io/fingerprint.c. See
  * fingerprint.h.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Tells whether the inputs have changed: for checkpoints, and for files that are changed while
  * they are read. Functions return an exit code and report.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Reads /proc/meminfo, the control groups and the limits of the process, and takes the least of them. See
  * free_memory.h.

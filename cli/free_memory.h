@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* How much memory this process can still take: what the system has, a control group leaves and its own limits allow. */
 #ifndef CLI_FREE_MEMORY_H
 #define CLI_FREE_MEMORY_H

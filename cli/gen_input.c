@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Parses gen:SEED and its options, and makes a tensor without a file of it. The data itself: src/io/generator.c. See
  * gen_input.h.

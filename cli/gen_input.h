@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Inputs that are made up instead of read: gen:SEED in place of a file, and the options that say what it looks like.
  * Functions return an exit code and report.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Opens what a gradient is computed from, and knows the shapes of gradients. See gradient_files.h. */
 #include "gradient_files.h"
 

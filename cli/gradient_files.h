@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The further inputs of a gradient beside query, key and value, and the gradients themselves: options and files
  * that `gradient` and `check` share. Functions return an exit code and report.

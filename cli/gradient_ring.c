@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Plans and runs gradients over ranks, after a forward pass into scratch files. See gradient_ring.h. */
 #include "gradient_ring.h"
 

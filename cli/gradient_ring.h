@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Gradients over ranks: how they are planned and run, with the forward pass before them if its results are not given.
  * Its output and log-sum-exp are then scratch files, which no rank holds as a whole. Functions return an exit code and

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Help about a verb as text for a terminal, and the choice between the forms of help. See help.h. */
 #include "help.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Help about a verb, from its table of options (arg_table.h), in the form that was asked for: text for a terminal, a
  * man page, or lines for a shell that completes what is typed.

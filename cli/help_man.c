@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Help about a verb as a man page. See help.h. */
 #include "help.h"
 

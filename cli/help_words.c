@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Help for the completion scripts of shells: one word a line, with tabs between
  *     the word      --pattern, or a topic

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Handlers of the signals that ask to stop, a timer for work that does not look, and the files to remove. Only
  * functions that are safe in a signal handler are called there. See interrupt.h.

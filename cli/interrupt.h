@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Ctrl-C and its like ask a command to stop. Work that looks for it (`interrupted`) removes what it has begun and ends
  * in order. Work that does not, such as planning or reading from a slow disk, is ended by the signal itself, within a

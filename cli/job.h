@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The processes that work on one command together: this one alone, or all that an mpirun has started. There are two
  * of these: job_mpi.c, and job_alone.c for a build without MPI.

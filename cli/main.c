@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The command `ringattn`: finds the verb, runs it, and makes sure that what it printed has arrived. */
 #include "commands.h"
 #include "help.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Checksums and sampled rows of results that are not written. How rows are compared: sampled_result.c. See
  * null_outputs.h.

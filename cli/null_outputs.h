@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Results that are kept nowhere (--output null, --query-gradient null): of each a checksum and sampled rows, which the
  * oracle recomputes. Functions return an exit code and report; they do nothing where every result is a file.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Creates, locks, renames and removes the command's own text and image files. Arrays follow the same rules in
  * src/io/partial.c. See output_file.h.

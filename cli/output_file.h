@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A text or image file that appears at its path whole, or not at all. Until then it is PATH.partial, locked; one that a
  * killed run has left is replaced. Functions return an exit code and report.

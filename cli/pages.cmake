@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # cmake -DCOMMAND=ringattn -DFOLDER=man1 -P pages.cmake: the man pages of the command and of its verbs, as it prints them.
 function(page name)
   execute_process(COMMAND ${COMMAND} help --man ${ARGN} OUTPUT_FILE ${FOLDER}/${name}.1 RESULT_VARIABLE result)

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The options --pattern and --preset as one pattern text, positions and scores. The library parses the texts. See
  * pattern_args.h.

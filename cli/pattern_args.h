@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The options that say which keys a query sees, where both sit and what happens to scores: what all verbs with a
  * pattern share.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Counts what queries see of each column of a grid: all queries of a row, or samples of them. `show` draws it. See
  * pattern_grid.h.

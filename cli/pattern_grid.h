@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A pattern seen from afar: the mean count of each cell of a grid over [queries, keys], for each group of heads. */
 #ifndef CLI_PATTERN_GRID_H
 #define CLI_PATTERN_GRID_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The ways to draw a grid. Writers that may fail return an exit code and report. */
 #ifndef CLI_PICTURE_H
 #define CLI_PICTURE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The PNG: 8-bit grey, black where every key is seen. Small grids are enlarged so that cells can be made out. */
 #include "picture.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The SVG: cells are user units, scaled to a comfortable width. Each shade is one path of horizontal runs, so the file
  * grows with the number of edges and not with the number of cells.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The terminal's picture: one or two characters a cell. */
 #include "picture.h"
 

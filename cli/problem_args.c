@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The options that describe a problem without tensors, as an ra_problem. See problem_args.h. */
 #include "problem_args.h"
 

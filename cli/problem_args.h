@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The options that say what is to be computed where there are no tensors to tell: what `plan` and `advise` share. */
 #ifndef CLI_PROBLEM_ARGS_H
 #define CLI_PROBLEM_ARGS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Draws the progress bar or prints its lines, and asks whether the run is to stop. See progress.h. */
 #include "progress.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * How far a long piece of work is, on standard error: a bar where that is a terminal, else a line every few seconds;
  * and the way to stop the work.

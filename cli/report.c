@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Messages on standard error with the verb in front, and the exit code of a status. See report.h. */
 #include "report.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Messages on standard error, and the exit codes that go with them. */
 #ifndef CLI_REPORT_H
 #define CLI_REPORT_H

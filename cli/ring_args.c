@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The options of a ring, their checks, and what they are to the library. The run itself: ring_run.c. See ring_args.h.
  */

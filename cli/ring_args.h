@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The options that say how a sequence is spread over ranks: what `attend` and `plan` share. */
 #ifndef CLI_RING_ARGS_H
 #define CLI_RING_ARGS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Plans a ring over files, opens its checkpoint, starts its ranks (virtual, threads, or this process of an mpirun) and
  * sums up their statistics. See ring_run.h.
@@ -32,9 +33,10 @@ static void print_choice(const ring_run *run)
     ra_rank_info first = RA_RANK_INFO_INIT;
     if (!run->chosen || job_rank() > 0 || ra_ring_plan_rank(run->plan, 0, &first))
         return;
-    fprintf(stderr, "ringattn %s: a ring of %d fits into %lld bytes: %lld, chunks of %lld rows%s\n",
-            report_current_verb(), run->ranks, (long long)run->options.memory,
-            (long long)ra_ring_plan_process_bytes(run->plan), (long long)first.kv_rows,
+    char budget[RA_BYTES_TEXT], holds[RA_BYTES_TEXT];
+    fprintf(stderr, "ringattn %s: a ring of %d fits into %s: %s, chunks of %lld rows%s\n", report_current_verb(),
+            run->ranks, ra_bytes_text(run->options.memory, budget),
+            ra_bytes_text(ra_ring_plan_process_bytes(run->plan), holds), (long long)first.kv_rows,
             run->options.transport == RA_TRANSPORT_SIM && run->ranks > 1 ? ", one read ahead" : "");
 }
 

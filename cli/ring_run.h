@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A ring over files, on whatever transport. */
 #ifndef CLI_RING_RUN_H
 #define CLI_RING_RUN_H

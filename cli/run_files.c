@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Compares the paths of a run, temporary names included, before anything is written. See run_files.h. */
 #include "run_files.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The files of a run by the options that name them, and which of them may not be the same. Functions return an exit
  * code and report.

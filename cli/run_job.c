@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The steps of a run that do not depend on what is computed. See run_job.h. */
 #include "run_job.h"
 
@@ -115,13 +116,14 @@ bool run_job_too_large(const run_job *job, double *bytes)
 void run_job_read_in_parts(run_job *job, double bytes)
 {
     int64_t budget = free_memory() / 2;
+    char text[RA_BYTES_TEXT];
     job->ring.memory = budget > 0 ? budget : 1;
     job->ring.strategy = RA_STRATEGY_BROADCAST;
     job->spread = true;
     fprintf(stderr,
-            "ringattn %s: the tensors take %.0f bytes, more than half of the free memory: read in parts, as with "
+            "ringattn %s: the tensors take %s, more than half of the free memory: read in parts, as with "
             "--memory %lld --strategy broadcast\n",
-            report_current_verb(), bytes, (long long)job->ring.memory);
+            report_current_verb(), ra_bytes_text((int64_t)bytes, text), (long long)job->ring.memory);
 }
 
 int run_job_spread(run_job *job, ring_run *over, const char *label, ra_dtype output_dtype, bool lse)

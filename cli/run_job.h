@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A run from and to files, in one piece or over ranks: what `attend` and `gradient` share, one function a step of a
  * run. Functions return an exit code and report.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Has the oracle recompute rows of gradients. The tolerance: compare.c. See sampled_gradients.h. */
 #include "sampled_gradients.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Some rows of gradients, recomputed by the oracle: what `check` looks at in files, and what `gradient` keeps of
  * gradients that it does not write. Functions return an exit code and report.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Chooses rows of a result, and finds the largest error among them. What is expected of a row: sampled_rows.c. The
  * tolerance: compare.c. See sampled_result.h.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Some rows of one result (an output, a log-sum-exp, a gradient), and how far they are from what the oracle says of
  * them. Who asks the oracle: sampled_rows.c. Functions return an exit code and report.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Has the oracle recompute rows of an output and its log-sum-exp. The tolerance: compare.c. See sampled_rows.h. */
 #include "sampled_rows.h"
 

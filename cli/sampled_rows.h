@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Some rows of an output and its log-sum-exp, recomputed by the oracle: what `check` looks at in files, and what
  * `attend` keeps of an output that it does not write. Functions return an exit code and report.

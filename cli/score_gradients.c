@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Gradients of the arrays of scores, from their text to their file. See score_gradients.h. */
 #include "score_gradients.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The gradients of the arrays of scores in one .safetensors file, with tensors named alibi, relative, bias and sinks:
  * of the shapes that the files of the scores have, float32. They are held in memory until the run has succeeded.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Writes the statistics of a run as JSON. Benchmarks read them back in bench/stats_row.c. See stats_json.h. */
 #include "stats_json.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The statistics of a run as JSON. Fields are only ever added: programs read them. */
 #ifndef CLI_STATS_JSON_H
 #define CLI_STATS_JSON_H

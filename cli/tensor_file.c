@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Opens, creates, loads and stores the tensor behind a path or a word (gen:SEED, null). File formats are the library's.
  * See tensor_file.h.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A tensor with a file behind it, FILE.npy or FILE.safetensors#NAME, or made up (gen:SEED), or kept nowhere (null).
  * Opening and creating look at files only; memory is taken by a call of its own, so that everything that can be refused

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Makes the tensors of a problem, and has the oracle compute all results. See verify_data.h. */
 #include "verify_data.h"
 

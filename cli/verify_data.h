@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * One problem of `ringattn verify`: its tensors in both layouts with the same contents, and what the oracle says of the
  * results and the gradients.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # A CBLAS for the multi-head layer: RINGATTN_BLAS = openblas (default), blis, mkl, any (CMake's FindBLAS), or OFF. Sets
 # RINGATTN_HAVE_BLAS and RINGATTN_BLAS_SONAME, by which the command loads it, and makes the target ringattn_blas; without a CBLAS the layer is left out, and a line says so.
 set(RINGATTN_BLAS openblas CACHE STRING "BLAS of the multi-head layer: openblas, blis, mkl, any or OFF")

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # `cmake --install`: a prefix that can be moved, for CMake (find_package(ringattn)) and for pkg-config. Each component is a
 # Debian package (cmake/packages.cmake): library and development; the same for each MPI and for the multi-head layer;
 # command, and the command of an MPI.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # RINGATTN_MPI: which MPI the MPI transport is built for. Sets RINGATTN_HAVE_MPI, RINGATTN_MPI_NAME (openmpi, or mpich for
 # MPICH and those that share its handles), and how to start a program under it:
 # ringattn_add_mpi_test(name processes command...): a CTest test that runs under that MPI's own mpirun.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # RINGATTN_PACKAGES: Debian packages by CPack, one a component of cmake/install.cmake. tools/package.sh makes three builds,
 # folders beside each other, and puts them together here:
 #     alone               libringattn0, libringattn-dev, libringattn-multihead0 and -dev, ringattn

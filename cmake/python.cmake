@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # RINGATTN_PYTHON: what the Python package carries, as install component "python" (pyproject.toml asks for it):
 #     lib/libringattn.so                      one file, because a wheel has no links
 #     lib/libringattn_openmpi.so, _mpich.so   for each MPI that is here; they link the system's

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # find_package(ringattn): ringattn::ringattn, and ringattn::static, which needs jansson; the shared library has its own.
 include(${CMAKE_CURRENT_LIST_DIR}/ringattnTargets.cmake)
 find_package(PkgConfig QUIET)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # find_package(ringattn_mpi): ringattn::mpi and ringattn::mpi_static, names for ringattn::openmpi or ringattn::mpich. Where both
 # are installed: the one that RINGATTN_MPI (openmpi or mpich) names, else the one for the MPI that MPI_C_COMPILER or
 # find_package(MPI) means.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # ringattn_add_test(NAME SOURCES file... [LABELS label...] [LINK libraries...]): a cmocka program, run by CTest.
 # It links the archive, and may include the library's own headers, so that it can test what is not exported.
 find_package(PkgConfig REQUIRED)

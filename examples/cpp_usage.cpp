@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 // From C++: exceptions for statuses, a unique_ptr for the plan, a lambda for progress.
 #include <cmath>
 #include <cstdio>

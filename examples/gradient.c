@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * One step of gradient descent through attention. The loss is half of the squared distance of the output from a target,
  * so its gradient by the output is output - target. ra_backward takes that back to queries, keys and values; a small

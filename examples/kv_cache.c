@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Decoding with a key/value cache. The cache has room for CAPACITY tokens and holds `length` of them; each step appends
  * one token and lets its query see everything so far. One plan, for CAPACITY keys, serves all steps: a run has as many

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Scores from memory: a T5-like layer, which learns one number for each head and bucket of distances. Buckets become a
  * table for the term `relative`. The gradient of the table, added up by bucket, is that of the learned numbers: a small

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * One sequence over the processes of an mpirun: each makes its own rows of Q, K and V, and gets its own rows of the
  * output. No process ever holds the whole sequence. Run it with `mpirun -n 4 ring_mpi`.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * One sequence over four ranks that are threads: each holds a quarter of the tokens, keys and values go round. The
  * order is zigzag, so that with a causal pattern every rank has the same work.

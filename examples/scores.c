@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Scores: a causal window of 128 keys, scores capped at 50, and a sink for each head that lies in memory. */
 #include <math.h>
 #include <ringattn/ringattn.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Memory in pieces that are freed together, texts made in it, and an order of numbers. See arena.h. */
 #include "arena.h"
 

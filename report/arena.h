@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Memory that is given back all at once. There is no report without it: who cannot have it ends the command. */
 #ifndef REPORT_ARENA_H
 #define REPORT_ARENA_H

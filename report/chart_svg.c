@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Edits the SVG that gnuplot wrote: its marks of series become colours, points get a title. gnuplot itself is started
  * in gnuplot.c. See chart_svg.h.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What gnuplot drew, as a part of a page: names that are its own, colours for light and dark, values to hover over. */
 #ifndef REPORT_CHART_SVG_H
 #define REPORT_CHART_SVG_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Two files of rows against each other: what became slower, larger or wrong beyond the noise. */
 #include "compare.h"
 

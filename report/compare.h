@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Two files of benchmark rows, an older and a newer one: what got faster, slower, larger or broken. */
 #ifndef REPORT_COMPARE_H
 #define REPORT_COMPARE_H

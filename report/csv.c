@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The rows as one flat table, for spreadsheets and scripts. Fields of `figures`, which have no fixed names, come last.
  */
 #include "document.h"

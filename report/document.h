@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A report: its sections, and the forms that it can be written in. */
 #ifndef REPORT_DOCUMENT_H
 #define REPORT_DOCUMENT_H
@@ -11,10 +12,17 @@ typedef struct document {
     const char *title;
     section *sections;
     int count;
+    const char *missing; /* which sections have no rows, and what would give them some; NULL: all have */
 } document;
 
-/* All that the rows say; there is at least one row. */
+/* All that the rows say; there is at least one row. Choose or trim before it is written. */
 void document_make(document *d, const rows *r);
+
+/* Leaves out the sections that have no rows; `missing` says which. */
+void document_trim(document *d);
+
+/* Leaves one section, with the charts that have points. NULL; what is wrong when there is none, or no rows for it. */
+const char *document_choose(document *d, const char *id);
 
 void document_free(document *d);
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Texts of rows as they may stand in markup, Markdown and tables of commas. */
 #include "escape.h"
 

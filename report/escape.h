@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Text of rows as text, whatever it contains. */
 #ifndef REPORT_ESCAPE_H
 #define REPORT_ESCAPE_H

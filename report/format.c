@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Numbers, bytes, seconds, problems and runs as texts for readers. See format.h. */
 #include "format.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Values and rows as a reader sees them. */
 #ifndef REPORT_FORMAT_H
 #define REPORT_FORMAT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Writes a script for gnuplot, runs it, and reads back what it drew. What becomes of an SVG: chart_svg.c. See
  * gnuplot.h.

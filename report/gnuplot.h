@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Charts drawn by gnuplot, in a process of its own. It is given numbers and this project's own words: no text of a row
  * ever reaches it.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The report as one page that needs nothing else: no script, no font, no picture from elsewhere, which its own policy
  * forbids too. Wide tables move inside their boxes, never the page.
@@ -163,6 +164,8 @@ const char *document_html(document *d, FILE *stream)
     fputs("</ul></nav>\n<main>\n", stream);
     for (int i = 0; i < d->count && !problem; i++)
         problem = write_section(&d->memory, &d->sections[i], stream);
+    if (d->missing)
+        write_element(stream, "p", " class=\"about\"", d->missing);
     fputs("</main>\n</body>\n</html>\n", stream);
     return problem;
 }

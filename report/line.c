@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Lines: rows grouped by what they ran and put in an order, and what is fitted to them. */
 #include "line.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Rows that differ in one thing, in its order: what a chart joins by a line, and what a fit goes through. */
 #ifndef REPORT_LINE_H
 #define REPORT_LINE_H

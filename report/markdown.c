@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The report as Markdown. A chart is the table of its points. */
 #include "document.h"
 #include "escape.h"
@@ -63,5 +64,7 @@ const char *document_markdown(document *d, FILE *stream)
         for (int j = 0; j < s->table_count; j++)
             write_table(&s->tables[j], stream);
     }
+    if (d->missing)
+        write_line(stream, "", d->missing, "\n");
     return NULL;
 }

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Open addressing, at most half full, over memory of an arena. */
 #include "places.h"
 

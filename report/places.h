@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Finds the element of an array that has a hash, so that no array is searched from its beginning for each of its rows.
  */
 #ifndef REPORT_PLACES_H

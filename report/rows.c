@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Lines of JSON to rows: checked, tidied, the newest of each. */
 #include "rows.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Rows of `ringattn bench --output`, read from files of JSON lines in the form of docs/results.schema.json.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Sections are made here, part by part; what they say comes from section_*.c. */
 #include "section.h"
 
@@ -119,6 +120,14 @@ const char *chart_left_out(arena *a, const chart *c)
     return c->left_out_count ? arena_text(a, "%d more lines are not drawn: more than %d cannot be told apart.",
                                           c->left_out_count, CHART_SERIES_MOST)
                              : NULL;
+}
+
+bool section_has_data(const section *s)
+{
+    for (int i = 0; i < s->chart_count; i++)
+        if (chart_points(&s->charts[i]))
+            return true;
+    return s->table_count > 0;
 }
 
 static bool in_order(const chart_series *s)

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a report consists of: sections with sentences, charts and tables, whatever form they are written in. */
 #ifndef REPORT_SECTION_H
 #define REPORT_SECTION_H
@@ -59,6 +60,7 @@ typedef struct table {
 typedef struct section {
     const char *id, *title;
     const char *about; /* definitions, NULL: none */
+    const char *needs; /* the command whose rows it is made of; "": none; NULL: it is always shown */
     const char **sentences;
     int sentence_count;
     chart *charts;
@@ -93,6 +95,9 @@ const char *chart_left_out(arena *a, const chart *c);
 /* `heads` names the columns, separated by '|'; a '#' behind a name: numbers. */
 table *section_table(arena *a, section *s, const char *title, const char *heads);
 
+/* Whether it has something to show: a chart with points, or a table with rows. */
+bool section_has_data(const section *s);
+
 /* Behind the last point of the last chart: puts points in their order. */
 void section_finish(arena *a, section *s);
 
@@ -104,6 +109,7 @@ void table_cell(arena *a, table *t, const char *format, ...) __attribute__((form
 
 void section_summary(arena *a, const rows *r, section *s);
 void section_memory(arena *a, const rows *r, section *s);
+void section_speed(arena *a, const rows *r, section *s);
 void section_methods(arena *a, const rows *r, section *s);
 void section_ranks(arena *a, const rows *r, section *s);
 void section_backward(arena *a, const rows *r, section *s);

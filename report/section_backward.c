@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Backward passes: what of the peak they reach, and what they cost beside the forward passes of the same problems. */
 #include "bench/sampling.h"
 #include "format.h"
@@ -84,7 +85,7 @@ static void tabulate(arena *a, section *s, table **t, const row *r, const row *f
 
 void section_backward(arena *a, const rows *r, section *s)
 {
-    *s = (section){.id = "backward", .title = "Backward passes"};
+    *s = (section){.id = "backward", .title = "Backward passes", .needs = "ringattn bench backward"};
     s->about =
         "Gradients by queries, keys and values: 2 x visible pairs x (3 head dim + 2 value dim) flops, which is 2.5 "
         "times those of a forward pass where both dims are the same. To forward: the median time to that of a forward "

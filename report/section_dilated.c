@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Dilated attention, whose work grows with the length and not with its square: what a token costs. */
 #include "format.h"
 #include "line.h"
@@ -90,7 +91,7 @@ static void say_longest(arena *a, const rows *r, section *s)
 
 void section_dilated(arena *a, const rows *r, section *s)
 {
-    *s = (section){.id = "dilated", .title = "Dilated attention"};
+    *s = (section){.id = "dilated", .title = "Dilated attention", .needs = "ringattn bench extreme"};
     s->about =
         "Work of a dilated pattern is in proportion to the length. A token's cost is the median time over batch x "
         "length; bars are quartiles. Runs of one line have the same shape, pattern, threads and kernel; their ring "

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a process holds, over the ring size and over the length. */
 #include "format.h"
 #include "line.h"
@@ -8,11 +9,12 @@
 
 static const char RING[] = "run.ring_size", LENGTH[] = "problem.q_len", SECONDS[] = "seconds.median";
 static const char PLANNED[] = "memory.planned_peak_bytes", ACCOUNTED[] = "memory.peak_bytes";
+static const char RESIDENT[] = "memory.rss_peak_bytes";
 static const double MIB = 1 << 20, SHOWN = 0.0005; /* half of the last digit of a slope */
 
 static const struct {
     const char *path, *name;
-} FIGURES[] = {{PLANNED, "planned"}, {ACCOUNTED, "accounted"}, {"memory.rss_peak_bytes", "resident"}};
+} FIGURES[] = {{PLANNED, "planned"}, {ACCOUNTED, "accounted"}, {RESIDENT, "resident"}};
 enum { FIGURE_COUNT = sizeof FIGURES / sizeof *FIGURES };
 
 static bool of_suite(const rows *r, int i)
@@ -33,10 +35,9 @@ static const char *line_name(arena *a, const row *r, const char *by)
                    strcmp(transport, "mpi") == 0 ? transport : ""));
 }
 
-/* False: nothing of it is shown. */
-static bool draw(arena *a, chart *c, const line *l, const char *by, const char *path, const char *what)
+static void draw(arena *a, chart *c, const line *l, const char *by, const char *path, const char *what,
+                 const char *series)
 {
-    bool shown = false;
     for (int i = 0; i < l->count; i++) {
         const row *r = l->at[i];
         double bytes = row_number(r, path), held = bytes / MIB;
@@ -45,9 +46,8 @@ static bool draw(arena *a, chart *c, const line *l, const char *by, const char *
                                    .low = held,
                                    .high = held,
                                    .hover = format_hover(a, r, "%s: %s", what, format_bytes(a, bytes))};
-        shown |= chart_add(a, c, arena_text(a, "%s, %s", line_name(a, r, by), what), &point);
+        chart_add(a, c, series, &point);
     }
-    return shown;
 }
 
 static const char *beyond(arena *a, double fixed)
@@ -79,40 +79,95 @@ static void say_slope(arena *a, section *s, const line *l, const char *path, con
 static void draw_inverse(arena *a, chart *c, const line *l, const char *path)
 {
     double first = row_number(l->at[0], RING), bytes = row_number(l->at[0], path);
-    const char *name = arena_text(a, "1/R, %s", line_name(a, l->at[0], RING));
     for (int i = 0; i < l->count; i++)
-        chart_refer(a, c, name, row_number(l->at[i], RING), bytes / MIB * first / row_number(l->at[i], RING));
+        chart_refer(a, c, "1/R, from the first planned on", row_number(l->at[i], RING),
+                    bytes / MIB * first / row_number(l->at[i], RING));
+}
+
+/* The lines of one problem over the ring size, one for each of FIGURES; lines of fewer than two ring sizes are none. */
+typedef struct problem_lines {
+    line of[FIGURE_COUNT];
+} problem_lines;
+
+static problem_lines *find_problems(arena *a, const rows *r, int *count)
+{
+    const int *groups = rows_groups(a, r, ROW_RING, count);
+    problem_lines *problems = arena_take(a, (size_t)*count * sizeof *problems);
+    for (int f = 0; f < FIGURE_COUNT; f++) {
+        lines all = lines_of(a, r, ROW_RING, RING, FIGURES[f].path);
+        for (int i = 0; i < r->count; i++) {
+            line l = line_from(&all, i);
+            if (of_suite(r, i) && line_values(&l, RING) >= 2)
+                problems[groups[i]].of[f] = l;
+        }
+    }
+    return problems;
+}
+
+static const row *first_of(const problem_lines *p)
+{
+    for (int f = 0; f < FIGURE_COUNT; f++)
+        if (p->of[f].count)
+            return p->of[f].at[0];
+    return NULL;
+}
+
+/* A chart is of one problem: of that with the most ring sizes that ran, else that were planned; then of the longest. */
+static bool better(const problem_lines *p, const problem_lines *than)
+{
+    const row *one = first_of(p), *other = first_of(than);
+    if (!one || !other)
+        return one != NULL;
+    for (int f = FIGURE_COUNT - 1; f >= 0; f--) {
+        int more = line_values(&p->of[f], RING) - line_values(&than->of[f], RING);
+        if (more)
+            return more > 0;
+    }
+    return row_number(one, LENGTH) > row_number(other, LENGTH);
+}
+
+static void draw_problem(arena *a, chart *c, const problem_lines *p)
+{
+    c->title = arena_text(a, "%s: %s", c->title, line_name(a, first_of(p), RING));
+    for (int f = 0; f < FIGURE_COUNT; f++) {
+        bool repeats = FIGURES[f].path == ACCOUNTED && p->of[f - 1].count; /* 0.9 to 1 of what was planned */
+        if (!repeats)
+            draw(a, c, &p->of[f], RING, FIGURES[f].path, FIGURES[f].name, FIGURES[f].name);
+        if (FIGURES[f].path == PLANNED && p->of[f].count)
+            draw_inverse(a, c, &p->of[f], PLANNED);
+    }
+}
+
+/* What the library accounted for is what it promises; what the system adds is not in its hands. */
+static void say_problem(arena *a, section *s, const problem_lines *p)
+{
+    for (int f = FIGURE_COUNT - 1; f >= 0; f--)
+        if (FIGURES[f].path != RESIDENT && p->of[f].count) {
+            say_slope(a, s, &p->of[f], FIGURES[f].path, FIGURES[f].name);
+            return;
+        }
 }
 
 static void over_rings(arena *a, const rows *r, section *s)
 {
     chart *c = section_chart(a, s,
                              &(chart){.id = "memory-rings",
-                                      .title = "Memory of a process over the ring size",
+                                      .title = "Memory of a rank over the ring size",
                                       .x_axis = "ring size R",
                                       .y_axis = "MiB",
                                       .x_scale = CHART_LOG_COUNT,
                                       .y_scale = CHART_LOG,
                                       .joined = true,
                                       .missing = "no rows of suite memory that differ in their ring size"});
-    lines figures[FIGURE_COUNT];
-    for (int f = 0; f < FIGURE_COUNT; f++)
-        figures[f] = lines_of(a, r, ROW_RING, RING, FIGURES[f].path);
-    for (int i = 0; i < r->count; i++) {
-        bool judged = false;
-        for (int f = FIGURE_COUNT - 1; f >= 0 && of_suite(r, i); f--) {
-            line l = line_from(&figures[f], i);
-            if (line_values(&l, RING) < 2)
-                continue;
-            bool shown = draw(a, c, &l, RING, FIGURES[f].path, FIGURES[f].name);
-            if (shown && FIGURES[f].path == PLANNED)
-                draw_inverse(a, c, &l, PLANNED);
-            /* What the library accounted for is what it promises; what the system adds is not in its hands. */
-            if (f < FIGURE_COUNT - 1 && !judged)
-                say_slope(a, s, &l, FIGURES[f].path, FIGURES[f].name);
-            judged |= f < FIGURE_COUNT - 1;
-        }
+    int count;
+    problem_lines *problems = find_problems(a, r, &count), none = {0}, *best = &none;
+    for (int i = 0; i < count; i++) {
+        say_problem(a, s, &problems[i]);
+        if (better(&problems[i], best))
+            best = &problems[i];
     }
+    if (first_of(best))
+        draw_problem(a, c, best);
 }
 
 /* ---- Over the length --------------------------------------------------------------------------------------------- */
@@ -148,7 +203,8 @@ static void over_lengths(arena *a, const rows *r, section *s)
             line l = line_from(&figures[f], i);
             if (line_values(&l, LENGTH) < LEAST)
                 continue;
-            draw(a, c, &l, LENGTH, FIGURES[f].path, FIGURES[f].name);
+            draw(a, c, &l, LENGTH, FIGURES[f].path, FIGURES[f].name,
+                 arena_text(a, "%s, %s", line_name(a, l.at[0], LENGTH), FIGURES[f].name));
             if (FIGURES[f].path == PLANNED)
                 say_growth(a, s, &l);
         }
@@ -213,12 +269,13 @@ static void find_fastest(arena *a, const rows *r, section *s)
 
 void section_memory(arena *a, const rows *r, section *s)
 {
-    *s = (section){.id = "memory", .title = "Memory"};
-    s->about =
-        "Planned: known before the run. Accounted: the most that the library held during it. Resident: what the "
-        "operating system saw of the whole process. A power is a straight line in logarithms through what lies "
-        "beyond the fixed part, which is where a straight line through the same figures over 1/R, or over the "
-        "length, meets the axis; intervals are Student's t. The dashed lines are 1/R from the first planned point on.";
+    *s = (section){.id = "memory", .title = "Memory", .needs = "ringattn bench memory"};
+    s->about = "Planned: known before the run. Accounted: the most that the library held during it. Resident: what the "
+               "operating system saw of the whole process. A power is a straight line in logarithms through what lies "
+               "beyond the fixed part, which is where a straight line through the same figures over 1/R, or over the "
+               "length, meets the axis; intervals are Student's t. The chart over the ring size is of one problem: "
+               "that with the "
+               "most ring sizes, and of those the longest.";
     over_rings(a, r, s);
     over_lengths(a, r, s);
     find_fastest(a, r, s);

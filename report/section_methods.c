@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The ways to compute one problem, against each other. */
 #include "format.h"
 #include "line.h"
@@ -134,7 +135,7 @@ enum { PROBLEMS_MOST = 1000 };
 void section_methods(arena *a, const rows *r, section *s)
 {
     int others = 0, shown = 0, left_out = 0;
-    *s = (section){.id = "methods", .title = "Methods and strategies"};
+    *s = (section){.id = "methods", .title = "Methods and strategies", .needs = "ringattn bench compare"};
     s->about = "Suites compare and seed-table. One piece: this library without ranks, on the same problem. Times are "
                "medians, bars in the chart quartiles; the fastest way comes first, and the others stand beside it.";
     chart *c = section_chart(a, s,

@@ -1,10 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Figures that others published for the same shapes, beside ours. */
 #include "format.h"
 #include "section.h"
 
 void section_published(arena *a, const rows *r, section *s)
 {
-    *s = (section){.id = "published", .title = "Published elsewhere"};
+    *s = (section){.id = "published", .title = "Published elsewhere", .needs = "ringattn bench compare --seed-table"};
     s->about =
         "The columns that begin with \"published\" were not measured here: they are what was published for the same "
         "shape, on the device that is named, with what their time includes that ours does not and what was wrong "

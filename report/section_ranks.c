@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The same problem over more and more ranks, against itself in one piece. */
 #include "format.h"
 #include "line.h"
@@ -158,7 +159,7 @@ static void tabulate(arena *a, const based *b, section *s)
 
 void section_ranks(arena *a, const rows *r, section *s)
 {
-    *s = (section){.id = "ranks", .title = "Over ranks"};
+    *s = (section){.id = "ranks", .title = "Over ranks", .needs = "ringattn bench ring"};
     s->about =
         "Efficiency: core seconds of the run in one piece to core seconds over ranks. Core seconds: median time x "
         "cores. Cores: threads x ranks for ranks that run at the same time (threads, mpi), the threads of the one "

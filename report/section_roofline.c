@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* How close runs come to what the machine can do at their arithmetic intensity. */
 #include "format.h"
 #include "section.h"
@@ -96,7 +97,7 @@ void section_roofline(arena *a, const rows *r, section *s)
 {
     double least = INFINITY, most = 0;
     const row *machine = highest(r);
-    *s = (section){.id = "roofline", .title = "Roofline"};
+    *s = (section){.id = "roofline", .title = "Roofline", .needs = "ringattn bench kernel"};
     s->about =
         "Arithmetic intensity: flops to the bytes of queries, keys, values and output, each moved once, with those "
         "of their gradients in a backward pass. The roof is the lower of the multiply-add peak and the intensity times "

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The rows themselves: what there is, how good it is, what failed, and all of them in tables. */
 #include "bench/sampling.h"
 #include "format.h"
@@ -202,7 +203,7 @@ void section_summary(arena *a, const rows *r, section *s)
 
 void section_failed(arena *a, const rows *r, section *s)
 {
-    *s = (section){.id = "failed", .title = "Failed"};
+    *s = (section){.id = "failed", .title = "Failed", .needs = ""};
     s->about = "Out of tolerance, or not run to the end. No figure of these rows is used anywhere in this report.";
     table *t = NULL;
     for (int i = 0; i < r->count; i++) {

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What logs of trainings say: the loss over tokens, speed, waiting and memory. */
 #include "format.h"
 #include "training.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The charts alone, below each other in one SVG, each with its title and legend. */
 #include "chart_svg.h"
 #include "document.h"

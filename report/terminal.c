@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Sentences and charts for a terminal; tables of rows are too wide for one. */
 #include "document.h"
 #include "gnuplot.h"
@@ -76,6 +77,10 @@ const char *document_text(document *d, FILE *stream)
             write_wrapped(stream, "- ", s->sentences[j]);
         for (int j = 0; j < s->chart_count && !problem; j++)
             problem = write_chart(&d->memory, &s->charts[j], stream);
+    }
+    if (d->missing) {
+        fputc('\n', stream);
+        write_wrapped(stream, "", d->missing);
     }
     return problem;
 }

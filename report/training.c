@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Reading logs of trainings: lines of JSON to steps. What they say is in section_training.c. */
 #include "training.h"
 

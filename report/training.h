@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Logs of trainings, a JSON line a step as `lm train --log` writes them, and the report that they make. */
 #ifndef REPORT_TRAINING_H
 #define REPORT_TRAINING_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* ra_backward: do the tensors fit the plan, and are they apart? The run is in exec/gradient_whole.c. */
 #include "base/sized.h"
 #include "base/tensor.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The functions beside the RA_..._INIT macros: the same defaults for callers in other languages. */
 #include "base/sized.h"
 

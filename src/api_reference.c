@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The oracle over storages: rows of attention in double precision, by one pass over the keys that they see. Tests hold
  * this against the oracle over tensors, which asks of all keys. Gradients are in api_reference_gradient.c.

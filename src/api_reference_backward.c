@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The oracle of the backward pass over tensors in memory: validates, and hands on to exec/reference_backward.c. */
 #include "base/tensor.h"
 #include "exec/reference_backward.h"

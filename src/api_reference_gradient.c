@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The oracle of gradients over storages: sampled rows in double precision. A row of the gradient by queries takes one
  * pass over the keys that it sees, with a softmax of its own (oracle/key_pass.c). A row of the gradients by keys and

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The public functions for plans of one sequence over many ranks: validate, resolve defaults, hand on. Running them is
  * in api_ring_run.c.
@@ -189,26 +190,28 @@ static ra_status advise(ra_ring_plan *plan, int64_t memory, char advice[], size_
 {
     int ranks = 0;
     int64_t least;
+    char text[RA_BYTES_TEXT];
     ra_status status = ra_ring_find_smallest(plan, memory, &ranks);
     if (!status && ranks)
         snprintf(advice, size, "; the smallest ring that fits is %d", ranks);
     else if (!status && !(status = ra_ring_find_least(plan, &least, &ranks)))
-        snprintf(advice, size, "; the least that this can be run with is %lld bytes, in a ring of %d", (long long)least,
-                 ranks);
+        snprintf(advice, size, "; the least that this can be run with is %s (%lld bytes), in a ring of %d",
+                 ra_bytes_text(least, text), (long long)least, ranks);
     return status;
 }
 
 /* The plan is of no more use afterwards. */
 static ra_status refuse_budget(ra_ring_plan *plan, int64_t needed)
 {
-    char advice[128] = "";
+    char advice[128] = "", allowed[RA_BYTES_TEXT], needs[RA_BYTES_TEXT], more[RA_BYTES_TEXT];
     int ranks = plan->options.ranks;
     int64_t memory = plan->options.memory;
     ra_status status = plan->own_split ? RA_OK : advise(plan, memory, advice, sizeof advice);
     if (status)
         return status;
-    return ra_fail(RA_ERROR_BUDGET, "memory %lld bytes: a ring of %d needs %lld bytes in a process%s",
-                   (long long)memory, ranks, (long long)needed, advice);
+    return ra_fail(RA_ERROR_BUDGET, "memory %s: a ring of %d needs %s in a process, %s too much%s",
+                   ra_bytes_text(memory, allowed), ranks, ra_bytes_text(needed, needs),
+                   ra_bytes_text(needed - memory, more), advice);
 }
 
 ra_status ra_ring_plan_create(const ra_problem *problem, const ra_options *options, const ra_ring_options *ring,

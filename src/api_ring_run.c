@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The public functions that run a plan over ranks: do the tensors, or storages, fit the plan and the communicator?
  * Plans are made in api_ring.c.

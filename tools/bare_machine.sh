@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # tools/bare_machine.sh [COMMAND...]: ./dev demo and ./dev test, or ./dev COMMAND..., in a fresh Debian 12 that has nothing
 # but bash and apt. The sources are those of the source tarball (tools/package.sh source): the last commit, without git.
 # By root; `./dev test` takes 20 GB of disk there. The folder is removed at the end.

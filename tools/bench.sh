@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # All benchmark suites as quickly as they can be, and the report of what they gave. Needs build/ringattn.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

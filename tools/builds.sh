@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Sourced by ./dev and the scripts beside this one. The build configurations, one folder each, and the list of sources.
 
 folder_of() {

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Sourced by scripts that try things in a fresh Debian 12: a folder that debootstrap fills, and commands run inside it as
 # root. Mounts are private to such a command and go with it.
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # tools/fuzz.sh TARGET SECONDS: starts from the kept corpus and leaves it alone. Inputs that reach new code are left in
 # build/fuzz/found/TARGET, those that break something in build/fuzz/broken.
 set -euo pipefail

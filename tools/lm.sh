@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # tools/lm.sh [STEPS]: trains a small model on a text and one on a genome, with a context of 16K, and compares the bits a
 # byte of the last 400,000 bytes, which neither has seen, with Markov models of the same bytes. Leaves logs, checkpoints and
 # reports in build/lm, and goes on from there if it was stopped.

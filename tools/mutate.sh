@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # tools/mutate.sh [NUMBER...]: whether the tests would notice mistakes. By hand; some minutes.
 #
 # tools/mutants.txt lists mistakes, each with the test that must notice it. They are all built into one copy of the sources,

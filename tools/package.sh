@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # tools/package.sh [deb | source]: build/package/*.deb, packages of the library, the command, the multi-head layer and of
 # both for each MPI; build/package/ringattn-VERSION.tar.gz, the sources of the last commit. Default: all of them.
 set -euo pipefail

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Sourced by ./dev. Installs what a job needs, by Debian package name; costs nothing when everything is there.
 
 packages_build=(gcc libc6-dev cmake ninja-build pkg-config libjansson-dev libpng-dev libopenblas-dev)

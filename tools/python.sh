@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Sourced by ./dev and tools/test.sh. Virtual environments of the Python package, in build/ and kept:
 #     build/python   NumPy and pytest; makes the wheel
 #     build/torch    PyTorch, transformers, mpi4py and JAX as well

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # slow_link.sh [RANKS [LENGTH]]: how long ranks wait for each other when a hop takes as long as the compute beside it.
 #
 # Run by hand, as root, with Open MPI and iproute2 (ip, tc). Two network namespaces are joined by a pair of virtual

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # tools/try_packages.sh: the Debian packages (tools/package.sh) in a fresh Debian 12: they install, work with
 # either MPI, build a program, and are removed without a trace. By root; takes some minutes and a gigabyte of disk.
 set -euo pipefail

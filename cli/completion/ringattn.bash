@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Completion of ringattn for bash. The command itself says which verbs, options and values there are (ringattn help --words).
 
 # Candidates for the word that is being typed, out of the words before it: $1 the command, $2 the word, $3 the one before.

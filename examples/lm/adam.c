@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* AdamW, as every rank does it from the same gradients. */
 #include "lm.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A checkpoint: a head of fixed size, the parameters, Adam's means and squares, and a checksum of all that. It is
  * written under another name, and renamed when it is on the disk: at the path there is a whole one or none.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The text: a file of bytes, of which each rank reads its own. */
 #include "lm.h"
 

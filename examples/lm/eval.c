@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* lm eval: the loss of a model on a file, in sequences that do not overlap. What is left at the end is not scored. */
 #include "lm.h"
 #include "memory.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * lm generate: the prompt and what the model goes on with, byte by byte, with a cache of keys and values. Over ranks
  * each has some heads and their part of the cache; what they give is summed.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A byte-level language model on the multi-head layer, trained over ranks: what its files share. A model predicts each
  * byte of a text from those before it:

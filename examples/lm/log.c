@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The log, a JSON line a step, and the progress on a terminal. */
 #include "lm.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Logits and the loss, piece by piece. The losses of tokens are summed as integers, multiples of 2^-32: the sum does
  * not depend on the order of tokens, nor on who has them.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* lm: the command line. */
 #include "lm.h"
 

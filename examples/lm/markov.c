@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * markov TRAIN TEST [K]: bits a byte of TEST under Markov models of orders 0 to K that were counted in TRAIN. A model
  * of order k is smoothed by that of order k - 1 (Witten and Bell): with n bytes seen after a context, d of them

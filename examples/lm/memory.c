@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Each block is preceded by 64 bytes that say how long it is. */
 #include "memory.h"
 

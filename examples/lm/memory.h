@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Memory that is counted, so that a run can be compared with its plan. */
 #ifndef LM_MEMORY_H
 #define LM_MEMORY_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The MLP of a block: w_down relu(w_up norm(x))^2. A thread takes a stretch of tokens through all of it. The backward
  * pass computes the hidden values again, and goes piece by piece: the gradients of weights need all stretches of a

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The model's passes: what is between attention (the layer), the MLP (mlp.c) and the loss (loss.c). */
 #include "lm.h"
 #include "memory.h"

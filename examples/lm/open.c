@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A model's memory: planned from its settings for any number of ranks, and taken. */
 #include "lm.h"
 #include "memory.h"

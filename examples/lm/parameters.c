@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Where the parameters lie in their array, and their first values. */
 #include "lm.h"
 

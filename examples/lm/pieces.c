@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* How a rank's tokens are divided into stretches, and these into pieces. */
 #include "pieces.h"
 

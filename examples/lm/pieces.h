@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What goes over the tokens in pieces: the MLP and the loss. */
 #ifndef LM_PIECES_H
 #define LM_PIECES_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Only cblas_sgemm is needed of the CBLAS, so it is declared here: headers of BLAS libraries have different names. */
 #include "products.h"
 

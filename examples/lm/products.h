@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Products of matrices by a CBLAS and RMS norms. All but lm_add_gradient are computed by the calling thread, for one
  * stretch of tokens: a thread takes a stretch through several steps while it is in the cache. Stretches are the same

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* lm train: from a checkpoint if there is one, step by step, with a line of the log for each. */
 #include "lm.h"
 #include "memory.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Ranks over MPI; without MPI (LM_HAVE_MPI is not defined) there is one. */
 #include "world.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The ranks of a run: the processes of an mpirun, or this one alone. Sums over ranks are in the order of ranks. */
 #ifndef LM_WORLD_H
 #define LM_WORLD_H

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A padded batch with grouped-query heads: planned, computed, compared with the oracle, drawn."""
 
 import numpy as np

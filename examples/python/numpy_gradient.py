@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Gradient descent without a framework: the queries learn to look where a target is."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Decoding with a cache that has room to spare: slices of it are read where they are, without a copy."""
 
 import numpy as np

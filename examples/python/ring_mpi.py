@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Causal attention of one sequence over MPI processes: mpirun -n 4 python ring_mpi.py
 
 Each process makes its own rows alone. The order "zigzag" gives all of them the same work.

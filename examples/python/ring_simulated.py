@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What would each of 8 ranks hold, send and compute? Virtual ranks of one process, over one array."""
 import numpy as np
 import ringattn

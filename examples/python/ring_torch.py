@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A training step of attention over processes, without MPI: torchrun --nproc-per-node 2 ring_torch.py
 
 Each process has its own rows of the sequence. Gradients of weights are added up over the processes, as always.

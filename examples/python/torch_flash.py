@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Code written for flash-attn, on a CPU: packed sequences of different lengths, and decoding with a cache."""
 import torch
 

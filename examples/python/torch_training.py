@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Train a small language model with a causal window on made-up text, with one of PyTorch's optimizers.
 
 The text repeats its last eight letters over and over, so attention can learn it: the loss falls from ln 16 to near 0.

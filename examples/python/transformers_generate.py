@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Generate text with a model of Hugging Face transformers, its attention by ringattn.
 
 The model is a small Llama with random weights; transformers.AutoModelForCausalLM.from_pretrained takes the same

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * mpi.h - a communicator for libringattn over MPI. In a library of its own for each MPI, libringattn_openmpi and
  * libringattn_mpich, so that programs without MPI never link one. Both may be installed; a program needs the one for

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * multihead.h - the multi-head attention layer that models are made of, in a library of its own (libringattn_multihead)
  * that links a CBLAS: projections, rotary positions, norms and attention, forward and backward, in one process, on a

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ringattn.h - exact softmax attention, planned before it runs and counted while it runs, in one process or spread over
  * ranks.
@@ -83,10 +84,10 @@ extern "C" {
 /* ---- Version --------------------------------------------------------------------------------------------------- */
 
 #define RA_VERSION_MAJOR 0
-#define RA_VERSION_MINOR 1
+#define RA_VERSION_MINOR 2
 #define RA_VERSION_PATCH 0
 
-/* The version of the library that is running, "0.1.0". */
+/* The version of the library that is running, "0.2.0". */
 RA_API const char *ra_version(void);
 
 /* ---- Status ---------------------------------------------------------------------------------------------------- */
@@ -110,6 +111,10 @@ RA_API const char *ra_status_name(ra_status status);
 
 /* What went wrong in the calling thread's last failing call; never NULL. */
 RA_API const char *ra_last_message(void);
+
+/* Bytes for people: "24 bytes", "385.3 MiB", in the largest unit of which there is one at least. Returns `text`. */
+#define RA_BYTES_TEXT 32
+RA_API const char *ra_bytes_text(int64_t bytes, char text[RA_BYTES_TEXT]);
 
 /* ---- Tensors --------------------------------------------------------------------------------------------------- */
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """ringattn: exact softmax attention on CPUs, planned before it runs and counted while it runs.
 
 >>> import numpy as np, ringattn

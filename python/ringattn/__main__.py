@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`python -m ringattn` is the command `ringattn`: this process becomes it."""
 
 import os

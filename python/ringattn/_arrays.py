@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Arrays of any library as pointer, dtype, shape and strides in elements; new arrays of the caller's kind.
 
 NumPy arrays and PyTorch tensors are asked directly, other arrays through DLPack or the buffer protocol. Nothing is

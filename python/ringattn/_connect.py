@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Connections of every rank with every other one, for _sockets.py.
 
 The caller brings `share`: a function that hands an object to all ranks and returns those of all, such as

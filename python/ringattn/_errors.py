@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Exceptions: one class for each status of the library, with the library's message."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ctrl-C during a run whose callbacks are in Python.
 
 An exception that a signal raises at the very beginning of a callback is lost: ctypes can only print it. So for the time

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The C library: found, loaded and declared for ctypes. Structs here mirror include/ringattn/ringattn.h."""
 
 from __future__ import annotations

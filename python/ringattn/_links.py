@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What connects the ranks of a ring: a communicator of the library, and small messages of everybody to everybody.
 
 SimulatedLink has all ranks in this process, SocketLink is for processes that torch.distributed or others introduced to

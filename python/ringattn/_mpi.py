@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rings over MPI: the library's part for the MPI that mpi4py uses is found and loaded, and takes mpi4py's handle."""
 
 from __future__ import annotations

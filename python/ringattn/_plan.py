@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """plan: what a call will do, known before it runs. preset: patterns and scores by the names of models."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The problem of a call: tensors by layout, texts with the terms that arrays add, and the plan of the library."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """reference and reference_backward: the library's oracle, in double precision, by the definition. Slow on purpose."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Attention over the ranks of a ring: each rank calls with its own rows. The engine, its plan and its deadlines are C.
 
 Before a run the ranks tell each other how many rows they have and whether their arguments are sound, so that a mistake

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The C library's tier of ranks, declared for ctypes. Structs mirror include/ringattn/ringattn.h and transport.h."""
 
 from __future__ import annotations

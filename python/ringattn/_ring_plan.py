@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The plan of a run over ranks, and what its ranks were planned to do and did."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which rows a rank holds in each order, and arrays cut and put together by them. The library's plan says which."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """show: a pattern as a picture, in text and, in notebooks, as SVG. Which keys are seen is the library's answer."""
 
 from __future__ import annotations

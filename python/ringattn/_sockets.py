@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A transport of the library (include/ringattn/transport.h) over TCP sockets. Connections are made in _connect.py.
 
 Between each two ranks there are two connections, so that a large message never delays what is said out of turn:

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A thread that waits for one job at a time. See background.h. */
 #include "base/background.h"
 

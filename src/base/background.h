@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One thread in the background that does one piece of work at a time, such as reading what is needed next. */
 #ifndef RA_BASE_BACKGROUND_H
 #define RA_BASE_BACKGROUND_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Words of 64 bits. */
 #ifndef RA_BASE_BITS_H
 #define RA_BASE_BITS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Block sizes: what is the same everywhere, and what each kernel table brings with it. */
 #ifndef RA_BASE_BLOCKING_H
 #define RA_BASE_BLOCKING_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* int64 arithmetic that reports overflow (returns false) instead of wrapping. */
 #ifndef RA_BASE_CHECKED_H
 #define RA_BASE_CHECKED_H

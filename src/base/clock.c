@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Reads CLOCK_MONOTONIC. */
 #include "base/clock.h"
 

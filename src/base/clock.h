@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The one clock of the library: monotonic, so that waiting times and deadlines ignore changes of the date. */
 #ifndef RA_BASE_CLOCK_H
 #define RA_BASE_CLOCK_H

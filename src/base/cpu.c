@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Instruction sets by cpuid, cores as OpenMP counts them, caches by the system. Which kernel table is chosen from that:
  * kernel/kernel_table.c. See cpu.h.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What this processor and operating system can do. */
 #ifndef RA_BASE_CPU_H
 #define RA_BASE_CPU_H

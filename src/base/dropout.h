@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Which weights dropout keeps: a draw of 32 bits for each pair of a query and a key, from a counter-based generator.
  * It is keyed by seed, batch, head and both positions, and by nothing else: whoever works on a pair, in whatever tile,

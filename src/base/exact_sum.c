@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Carries, merging and rounding of exact sums: see exact_sum.h. */
 #include "base/exact_sum.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Sums of floats without rounding: what is added, in whatever order and by whomever, gives the same sum to the bit. A
  * sum is an integer in units of the smallest float, 2^-149, held as digits of 32 bits. Each digit is in 64 bits, so

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* float16 and bfloat16 to and from float32 in plain C: the definition that every vector version must match. */
 #ifndef RA_BASE_HALF_H
 #define RA_BASE_HALF_H

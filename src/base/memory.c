@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Takes and gives blocks of memory through an accountant: large ones are mapped, small ones allocated. See memory.h. */
 #define _GNU_SOURCE /* mremap */
 #include "base/memory.h"
@@ -79,8 +80,9 @@ static void give_small(void *block)
 
 static ra_status account(ra_accountant *accountant, int64_t rounded, const char *what, const void *block)
 {
+    char text[RA_BYTES_TEXT];
     if (!block)
-        return ra_fail(RA_ERROR_MEMORY, "out of memory: %lld bytes for %s", (long long)rounded, what);
+        return ra_fail(RA_ERROR_MEMORY, "out of memory: %s for %s", ra_bytes_text(rounded, text), what);
     accountant->bytes += rounded;
     if (accountant->bytes > accountant->peak)
         accountant->peak = accountant->bytes;

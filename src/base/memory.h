@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Accounted memory. One accountant belongs to one run: every byte the run holds goes through it, so that its peak can
  * be compared with the plan.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* 64 bits to 64 unrelated-looking ones. */
 #ifndef RA_BASE_MIX_H
 #define RA_BASE_MIX_H

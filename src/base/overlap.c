@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Two views share a byte if and only if
  *     address of a + sum of (index * stride) + byte of an element = the same for b

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Whether views share memory, exactly: two of them with each other, or the elements of one with each other. Views that
  * lie between each other, such as every second head of one array, may share none.

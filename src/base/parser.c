@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Numbers, paths and messages of short texts. See parser.h. */
 #include "base/parser.h"
 

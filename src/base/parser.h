@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Reading short texts such as patterns and scores: terms joined with '+'. Every message names the character, from 1, at
  * which something else was expected.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which structs grow, and how they are copied between a caller's version and this library's. */
 #include "base/sized.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Structs of the public headers that grow. They begin with their size. Of a caller's version of a struct the fields
  * that it has are copied; fields that came later keep their defaults.

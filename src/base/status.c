@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The version, the names of statuses and the message of the calling thread. See status.h. */
 #include "base/status.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Version, status and the calling thread's message. Whoever decides an error sets its message; callers only forward it.
  */
 #ifndef RA_BASE_STATUS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Tensor views: names and sizes of dtypes, elements, checks. Whether two views share memory: overlap.c. See tensor.h.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Tensor views: addresses and checks. */
 #ifndef RA_BASE_TENSOR_H
 #define RA_BASE_TENSOR_H

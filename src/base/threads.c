@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Tries threads before OpenMP does, and finds out whether this process is the child of a fork. */
 #include "base/threads.h"
 

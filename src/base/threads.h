@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * How many threads can be had. An OpenMP runtime that cannot start one ends the process. In the child of a fork it
  * waits for ever for the threads of the parent, whoever used it there: such a process works with one thread.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Adds up the gradients of the arrays of scores: see array_sums.h. */
 #include "exec/array_sums.h"
 

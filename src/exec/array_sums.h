@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Gradients of the arrays of scores, from the gradients of the scores of each tile:
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A task of the decoding variant: all query rows of some key/value heads against a span of keys, one block after the
  * other. Many queries are worked in tile_task.c.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * HOW a run happens: tasks taken by threads, each over some query rows and the keys that are here.
  *

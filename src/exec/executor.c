@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Runs tasks on threads: who takes which, merging of spans, the division at the end, the poll. ra_execute is a whole
  * problem in one piece, with its proof. What a task does is in tile_task.c and decode_task.c.

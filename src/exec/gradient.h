@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * HOW a backward pass happens: the gradients of some query rows and of the keys that are here, added to sums.
  *

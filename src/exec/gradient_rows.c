@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What a backward pass does row by row before and after its tiles: what the softmax of a query row takes off the
  * gradients of its weights (delta), and the rounding of float32 sums. See gradient.h.

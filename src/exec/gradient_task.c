@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A task of a backward pass: a query tile against its key blocks, one after the other. A unit is a group of one query
  * head, packed twice: with rows in the lanes for the products by keys, with columns in the lanes for those that are

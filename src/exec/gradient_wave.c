@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Runs the tasks of a backward pass on threads. Tasks of a chain follow each other through the keys like a wave: a task
  * adds to the sums of a key block when the task before it has left that block, whichever threads run them. So sums are

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A backward pass over a whole problem in one piece, with its proof. Gradients of RA_F32 are their own sums. Where one
  * of 16 bits is wanted, float32 sums are kept for the key/value heads that are worked on at a time, and rounded when

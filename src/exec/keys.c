@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Walks over the keys that are here, a block at a time, and says where the rows of each block lie. Which blocks are
  * needed is asked of plan/tiles.c.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * One row of attention in double precision, by the definition: every key is asked whether it is seen, the softmax takes
  * two passes. Nothing here is shared with the planner, the kernels or the executor.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The oracle. */
 #ifndef RA_EXEC_REFERENCE_H
 #define RA_EXEC_REFERENCE_H

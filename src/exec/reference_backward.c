@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The gradients of attention in double precision, by the definition, one query row after the other. A row asks of every
  * key whether it is seen, makes its softmax in two passes, and adds what it gives to the gradients of its keys and

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The oracle of the backward pass. */
 #ifndef RA_EXEC_REFERENCE_BACKWARD_H
 #define RA_EXEC_REFERENCE_BACKWARD_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Gradients of slopes, tables, biases and sinks, pair by pair and by the definition. See reference_scores.h. */
 #include "exec/reference_scores.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The oracle of the gradients of score arrays: sums in double precision, rounded once into the caller's views. */
 #ifndef RA_EXEC_REFERENCE_SCORES_H
 #define RA_EXEC_REFERENCE_SCORES_H

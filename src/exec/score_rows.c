@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Fills the score stage of a decoding task: a row of additions for each query row. See score_rows.h. */
 #include "exec/score_rows.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Fills score stages for decoding tasks: the rows of some key/value heads against a key block. See score_tile.h. */
 #ifndef RA_EXEC_SCORE_ROWS_H
 #define RA_EXEC_SCORE_ROWS_H

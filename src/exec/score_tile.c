@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Fills the score stage of a tile: strips, matrices and draws. See score_tile.h. */
 #include "exec/score_tile.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Fills score stages (ra_score_stage in kernel.h) from the scores of a plan: what is added to each pair of a key and a
  * query, and the keys of dropout's draws. Here for a group of queries in the lanes against a part of a key block:

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Lays out the scratch memory of a worker: the sizes of its arrays, and gaps between them. */
 #include "exec/scratch.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What a worker's scratch memory is for, and where. The plan is told only how many bytes it takes.
  *

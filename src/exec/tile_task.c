@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A task of the tile variant: a query tile against a span of keys. Blocks are packed once for all groups of the tile,
  * the next one while this one is worked. Few queries are worked in decode_task.c.

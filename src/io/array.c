@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* ra_array: an array in a file of any format, read or written by range of elements. */
 #include "io/array.h"
 #include "io/array_format.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the library's own parts ask of an ra_array beyond the public header. */
 #ifndef RA_IO_ARRAY_H
 #define RA_IO_ARRAY_H

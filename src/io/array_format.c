@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The table of file formats, and which of them a path means. The formats: npy_header.c and safetensors_header.c. See
  * array_format.h.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The formats of arrays in files: which one a path means, and what each does with the start of a file. */
 #ifndef RA_IO_ARRAY_FORMAT_H
 #define RA_IO_ARRAY_FORMAT_H

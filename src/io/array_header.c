@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Shapes as texts, and the checks and sizes that all formats share. See array_header.h. */
 #include "io/array_header.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the header of a file says of an array in it, whatever the format. Pure: no files and no allocation. */
 #ifndef RA_IO_ARRAY_HEADER_H
 #define RA_IO_ARRAY_HEADER_H

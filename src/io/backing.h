@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What a storage is made of: for src/io only. A storage in memory has data in its view. All others are written or read
  * through `move` (elements that lie together: a file, a generator) or `take` (rows that are kept nowhere).

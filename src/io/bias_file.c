@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A bias in a file, read by parts. See bias_file.h. */
 #include "io/bias_file.h"
 

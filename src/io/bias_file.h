@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A bias in a file, [batch or 1, heads or 1, q_len or 1, kv_len] of a floating-point dtype: opened and checked once,
  * and read by parts, never whole. Parts may be read by several threads at once.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Size, time and a checksum of sampled places of a file. Who compares them: ring/greeting.c, cli/fingerprint.c. See
  * fingerprint.h.

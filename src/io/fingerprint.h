@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What tells two files apart without reading them: size, time of the last change, and a checksum of sampled places. For
  * ranks that must read the same inputs, for runs that go on later, and for inputs that must not change meanwhile.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Made-up tensors. The value at an index is a hash of seed and index, so any part of a stream can be made on its own,
  * in any order and on any machine, with the same bits. Values come in blocks that start at multiples of

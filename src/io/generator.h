@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The inner loops of the generator: one table for each instruction set, all with the same bits. */
 #ifndef RA_IO_GENERATOR_H
 #define RA_IO_GENERATOR_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The loops of the generator, compiled once for each instruction set: the including file defines GENERATOR_NAME and
  * GENERATOR_NEEDS. Only operations that IEEE 754 defines exactly are used, so that every table has the same bits.

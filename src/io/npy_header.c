@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Parses and writes the header of a .npy file, a Python literal, by hand. See npy_header.h. */
 #include "io/npy_header.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The header of a .npy file, from bytes and to bytes. Pure: no files and no allocation, and safe on any bytes.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Creates, locks, renames and removes PATH.partial. The command's own files follow the same rules in cli/output_file.c.
  * See partial.h.

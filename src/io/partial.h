@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A file that is not complete yet. What will be PATH is written as PATH.partial, locked by its maker. The system drops
  * the lock when the maker ends, whatever ended it: a PATH.partial that nobody holds was left by a killed run.

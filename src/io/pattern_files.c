@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Files that patterns name: see pattern_files.h. */
 #include "io/pattern_files.h"
 

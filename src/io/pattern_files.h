@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Files that patterns name: lists of lengths, and masks of booleans as bits. */
 #ifndef RA_IO_PATTERN_FILES_H
 #define RA_IO_PATTERN_FILES_H

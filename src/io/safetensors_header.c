@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The text of a header is read and written with jansson: of the JSON libraries at hand it is the one that refuses what
  * the format forbids (keys that are there twice, text that is not UTF-8, integers past 64 bits) and bounds the depth.

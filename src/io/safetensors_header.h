@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The header of a .safetensors file, from bytes and to bytes. No files, and safe on any bytes.
  *

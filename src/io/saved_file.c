@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Reads and writes a file with a checksum at its end, and renames it when it is on the disk. What checkpoints put into
  * it: ring/checkpoint.c. See saved_file.h.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A file that is written as a whole and appears at once: PATH.new, renamed to PATH when everything is on the disk. It
  * ends with a checksum of all that comes before, so that a file that was cut or changed is found out.

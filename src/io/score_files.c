@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Lists and tables of floats out of files. See score_files.h. */
 #include "io/score_files.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Files that scores name: lists and tables of floats, loaded whole. A bias is in bias_file.h. */
 #ifndef RA_IO_SCORE_FILES_H
 #define RA_IO_SCORE_FILES_H

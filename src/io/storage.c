@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Rows between a storage and a view in memory. Both sides are described as blocks of lines of elements, with a step
  * from one to the next, and neighbours that lie together on both sides become one. Memory is then copied line by line.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the library's own parts ask of a storage beyond the public header. */
 #ifndef RA_IO_STORAGE_H
 #define RA_IO_STORAGE_H

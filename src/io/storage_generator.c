@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Tensors that are made up as they are read. */
 #include "base/checked.h"
 #include "base/status.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Tensors that are kept nowhere: a checksum, and some rows. Each row has a hash of its own that depends on where it is
  * and on every bit of it; their sum depends neither on the order in which rows are written nor on who writes them.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* AVX2 + FMA + F16C: 24 queries a group, 3 x 4 accumulators in the 16 registers. */
 #include "base/dropout.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* AVX-512F and DQ: 64 queries a group, 4 x 4 accumulators of the 32 registers. */
 #include "base/dropout.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Any processor: four-float vectors of the compiler, 8 queries a group, 2 x 4 accumulators. */
 #include "base/dropout.h"
 #include "base/half.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What a kernel table offers. Kernels see counts, pointers and strides; they know no patterns, problems or threads, and
  * touch nothing but what a call hands them.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The algorithm of every kernel table, over a handful of vector operations that the including file defines:
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Part of template.h: few queries. Vectors along the head dimension; keys and values are read once, where they lie and
  * in the order of memory, and the rows that share a key/value head share what is read.

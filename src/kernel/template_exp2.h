@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Part of template.h: powers of two, which is what a softmax in base 2 needs. */
 #ifndef RA_KERNEL_TEMPLATE_EXP2_H
 #define RA_KERNEL_TEMPLATE_EXP2_H

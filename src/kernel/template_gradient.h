@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Part of template.h: the gradients of one group of queries and one block of keys.
  *

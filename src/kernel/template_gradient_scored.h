@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Part of template.h: the gradients of one group of queries and one block of keys with a score stage, in two calls.
  * Between them the caller adds up the gradients of what the stage adds.

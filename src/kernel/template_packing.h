@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Part of template.h: rows of any dtype and stride into what the products read. */
 #ifndef RA_KERNEL_TEMPLATE_PACKING_H
 #define RA_KERNEL_TEMPLATE_PACKING_H

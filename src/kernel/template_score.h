@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Part of template.h: what happens to scores between the product and the mask, and to weights after the softmax. Scores
  * are [key][lane], as a tile has them. A plain tile does not come here.

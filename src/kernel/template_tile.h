@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Part of template.h: one group of queries against one block of keys. */
 #ifndef RA_KERNEL_TEMPLATE_TILE_H
 #define RA_KERNEL_TEMPLATE_TILE_H

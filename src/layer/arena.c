@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Memory of one call: one block, handed out in parts. See arena.h. */
 #include "layer/arena.h"
 

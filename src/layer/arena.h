@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Memory of one call, taken as one block and handed out in parts. Without a block it only counts: plan and run hand out
  * the same parts, so the plan's count is the size of the run's block.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Attention of the layer's queries, keys and values, in one process or on a rank, by the public headers. */
 #include "layer/layer.h"
 

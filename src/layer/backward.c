@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The backward pass; how gradients of parameters are summed over tokens is in gradients.c. */
 #include "layer/blas.h"
 #include "layer/gradients.h"

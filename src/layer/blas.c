@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Products by the CBLAS with one thread each, and the name of the library that computes them. See blas.h. */
 #include "layer/blas.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Products of float matrices by a CBLAS, each computed by the calling thread alone: parallel loops of the layer divide
  * the work, so that the bits do not depend on the number of threads. The functions of the CBLAS itself come from

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The BLAS of the command: loaded when a layer is made or asked for, by the name RA_BLAS_LATE that it had when the
  * command was built. Verbs without a layer start no threads of a BLAS, and run where there is none.

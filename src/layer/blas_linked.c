@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The BLAS that the library is linked with. It is declared here: headers of BLAS libraries have different names. What
  * sets the threads of a BLAS is weak: the library that is there at run time has one of these functions, or none.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A layer is made: options are checked, attention is planned, and the bytes and flops of every pass are counted. */
 #include "layer/blas.h"
 #include "layer/layer.h"

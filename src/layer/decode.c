@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Decoding: the next tokens of sequences whose keys and values so far are in a cache of the caller's. */
 #include "layer/layer.h"
 

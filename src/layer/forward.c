@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The forward pass, and what it keeps for the backward pass. */
 #include "layer/layer.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Gradients of parameters. That of a weight is cut into tiles, each computed by one thread: one product over all
  * tokens, or with sum_rows one for each block. Other parameters have sums over the tokens of each block. Blocks are

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Gradients of the layer's parameters: where they go, and how blocks of tokens are summed. */
 #ifndef RA_LAYER_GRADIENTS_H
 #define RA_LAYER_GRADIENTS_H

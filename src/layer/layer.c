@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What callers ask of a layer: its plan, its rows, and whether parameters are those that it has. */
 #include "layer/layer.h"
 

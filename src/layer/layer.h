@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The layer's inside: what a layer holds, and the steps that its passes are made of. Tokens are rows of all batch
  * elements, [batch, rows]; they are worked in blocks, each by one thread.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Norms of a head and of a row, and their gradients. Sums are in double precision, in a fixed order. */
 #include "layer/layer.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * From x to queries, keys and values that attention can take, and from its output to y. A block of tokens is projected
  * and finished by one thread while it is in the cache.

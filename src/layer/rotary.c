@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Rotary positions: pairs of elements of a head are turned by an angle that grows with the position. */
 #include "layer/layer.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Structs of the layer that grow: their defaults, and how they are copied between a caller's version and this one. */
 #include "layer/layer.h"
 

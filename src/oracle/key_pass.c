@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Query rows while keys and values pass by. See key_pass.h. */
 #include "oracle/key_pass.h"
 

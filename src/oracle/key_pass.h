@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Query rows while keys and values pass by, a block at a time. Each row asks of every key whether it is seen, by the
  * definition, and keeps its maximum score, its sum of weights and whatever else is summed up; when the maximum rises

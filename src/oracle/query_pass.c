@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Rows of the gradients by keys or values while queries pass by. See query_pass.h. */
 #include "oracle/query_pass.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Rows of the gradients by keys or by values while queries pass by, a block at a time: the queries of all heads that
  * share the key/value head of a row. The weight of a pair comes from the log-sum-exp of the query, and what the softmax

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Squares of the float32 rounding errors of one pair's part in a gradient, in units of 2^-24. docs/MATH.md, "Tolerances
  * of gradients", derives them. */
 #ifndef RA_ORACLE_ROUNDING_H

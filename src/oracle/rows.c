@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Rows as doubles, products of rows, checks. See rows.h. */
 #include "oracle/rows.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the oracles over storages share: rows as doubles, products of rows, checks. */
 #ifndef RA_ORACLE_ROWS_H
 #define RA_ORACLE_ROWS_H

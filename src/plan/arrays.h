@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Arrays of a pattern that are in the caller's memory: a mask, lengths, packed sequences. */
 #ifndef RA_PLAN_ARRAYS_H
 #define RA_PLAN_ARRAYS_H

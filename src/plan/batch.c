@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Plans of batch elements. See batch.h. */
 #include "plan/batch.h"
 

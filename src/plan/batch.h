@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Patterns that depend on the batch element: lengths, and masks of each element. Tasks work with a plan of their batch
  * element. Counts of all elements are added up, and sets of rows are united.

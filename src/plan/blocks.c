@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Which blocks a row of blocks keeps, as bits and as a count, for every setting of a block-sparse pattern. The order of
  * random blocks: shuffle.c; parsing: term_blocks.c. See blocks.h.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Block-sparse patterns: which blocks of keys a block of queries keeps. Blocks are `size` positions, counted from
  * key 0. The union of these is kept: the diagonal and `local` blocks to each side of it, the first `global` rows and

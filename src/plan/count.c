@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Tiles and pairs of a workload, from the pattern: what a run counts tile by tile must come out the same. Visible pairs
  * are counted row by row, if all terms are intervals by stretches of queries over which each bound is constant or moves

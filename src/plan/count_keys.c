@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Visible pairs of a share of the keys, from the pattern: the sum over all queries that see them. count.c counts for a
  * share of the queries. If all terms are intervals, they are counted by stretches of queries over which each bound is

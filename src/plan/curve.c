@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The cells of a square along a Hilbert curve or back and forth. See curve.h. */
 #include "plan/curve.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The order in which the tiles of a few groups of queries and a few blocks of keys are worked: cells of a square, along
  * a curve. In row order a group goes through all blocks, then the next one does. Cells without a tile are

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Lays out the tasks of a backward pass. See plan.h. How much work they are: count.c.
  *

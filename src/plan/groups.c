@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Divides the queries of a share, or of a branch, into groups. What a group sees: tiles.c. See groups.h. */
 #include "plan/groups.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * How queries are put into groups that are worked side by side in the lanes of vectors. Groups of a share are queries
  * at consecutive positions. Groups of a branch are consecutive members of its lattice among the queries of some

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A lattice is what a dilated branch of attention selects: of every segment of `segment` positions those at offset,
  * offset + rate, offset + 2 rate, ... Its members are numbered from the beginning of the segment that position 0 is in,

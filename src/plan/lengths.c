@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Valid keys of each batch element, and how they may change from run to run. See lengths.h; term_lengths.c reads them.
  */
 #include "plan/lengths.h"

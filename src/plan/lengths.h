@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Padded batches: which keys of each batch element are valid, by index, and perhaps the position of its first query.
  * A plan keeps the values that it was made for. A run may have others in the caller's array, as long as no element has

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Words and single bits of a mask. See mask.h; term_mask.c reads its text. */
 #include "plan/mask.h"
 

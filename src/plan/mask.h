@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Masks of single pairs: whether a query may see a key, both by index, perhaps for each head and batch element. From a
  * file they are bits, 64 keys in a word; in the caller's memory they are booleans with strides, read where they are.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Makes partitions by order or by the caller's pieces, and answers which rank has which rows. See partition.h. */
 #include "plan/partition.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Which rank holds which rows of a sequence. A share is a rank's rows: ranges of consecutive positions, in order, one
  * after the other in the rank's memory. Striped shares have many ranges: these are computed, not listed.

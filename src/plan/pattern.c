@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Parses the text of a pattern into terms, and answers for all terms together: intervals, branches, sees. Each term is
  * in term_NAME.c. See pattern.h.

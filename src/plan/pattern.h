@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Patterns: which keys does a query head's query at a global position see, and how often? A pattern is a list of terms
  * that all apply. Text is parsed once; everything after sees integers only. A kind of term is one term_*.c file and one

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Lays out the tasks of a problem: variant, query tiles, spans, scratch. How much work they are: count.c. See plan.h.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* WHAT a run does: tiles, counts and bytes, from integers alone. No input or output, no threads. */
 #ifndef RA_PLAN_PLAN_H
 #define RA_PLAN_PLAN_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Patterns that people ask for by name, and the scores that go with them. Of models there are those whose texts hold no
  * setting of a single model; docs/MODELS.md has the others.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Packed sequences with query and key lengths of their own. See ragged.h; their text is read in term_documents.c. */
 #include "plan/ragged.h"
 

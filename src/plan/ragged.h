@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Packed sequences with query and key lengths of their own: documents:Q/K,Q/K,... Queries of a sequence are aligned to
  * the end of its keys:

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a rank reads of others' rows: see reach.h. */
 #include "plan/reach.h"
 

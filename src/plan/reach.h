@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The keys of other ranks that the queries of a rank see, and the queries of other ranks that see keys of a rank, to
  * count what travels: stretches where all terms of the pattern are intervals, the same for all batch elements, and

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a query sees of 64 keys, from all terms of a pattern. See row_bits.h. */
 #include "plan/row_bits.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What one query of a head sees in one branch, as bits of 64 keys: for planning where a mask says it pair by pair. Runs
  * find the same tile by tile, in sieve.c.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Sets of rows as bits: see row_pages.h. */
 #include "plan/row_pages.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Sets of rows as bits: one bit for each position and plane, in pages that are taken where a bit is set. A plane is the
  * marks of key/value heads that see the same keys.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Sets of rows: stretches; see row_set.h. */
 #include "plan/row_set.h"
 

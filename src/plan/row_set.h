@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Sets of rows of the keys, to count what travels between ranks. Two forms, chosen by the pattern:
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Derives a plan for fewer keys, or for lengths of batch elements that have changed. What is laid out here never needs
  * more than the longer plan has promised.

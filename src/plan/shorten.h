@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A plan for fewer keys, out of one for more: for a run over part of a cache that grows. It is made for each run, on
  * the stack, and takes no memory that the longer plan would not.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The Feistel network behind random blocks. See shuffle.h. */
 #include "plan/shuffle.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A shuffled order of 0 .. count - 1 that is computed, not stored: a Feistel network over the next power of two, walked
  * until it falls inside. Any place can be asked for on its own, in both directions.

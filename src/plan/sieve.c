@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Finds the bits that a row sees of a block of keys. Kept blocks are asked of blocks.c, a window of them at a time. See
  * sieve.h.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What a row sees of a block of keys, where its interval does not say it all: blocks of a block-sparse pattern that are
  * not kept, pairs that a mask hides, and in exclusive branches the pairs of earlier ones. The answer is one bit for

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Pairs that earlier branches have: see taken.h. */
 #include "plan/taken.h"
 

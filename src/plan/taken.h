@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Exclusive branches of a dilated pattern (mode=union) leave out the pairs that an earlier branch has. Which ones, for
  * counting. Two positions are a pair of a branch if both are in its lattice and in the same segment, so the answers

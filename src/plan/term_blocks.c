@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * blocks:SIZE[:local=N][:global=N][:stride=N][:random=N][:seed=S][:density=F][:mask=@FILE.npy]: of the pairs of blocks
  * of SIZE positions some are kept, and within these every query sees every key. Without a mask the diagonal is kept.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * full: every key. causal: keys at positions up to the query's own. causal:prefix=N: besides, the first N positions see
  * each other.

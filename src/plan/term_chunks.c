@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* chunks:SIZE: a query sees the keys of its own chunk. Chunks are SIZE positions, counted from the problem's position
  * 0. */
 #include "base/checked.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * dilated:W/R,W/R,...[:mode=M]: branch i cuts the sequence into segments of W positions and takes every R-th of them,
  * from an offset on that goes by query head. Selected queries see the selected keys of their segment.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * documents:LEN,LEN,... or documents:@FILE.npy: packed sequences that do not see each other. documents:Q/K,Q/K,...: the
  * same with query and key lengths of their own, which ragged.c knows.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* lengths:@FILE.npy, or lengths with an array of the caller: the valid keys of each batch element. */
 #include "plan/pattern.h"
 

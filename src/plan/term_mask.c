@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* mask:@FILE.npy, or mask with an array of the caller: any single pairs. */
 #include "plan/pattern.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* window:LEFT,RIGHT: keys from position - LEFT to position + RIGHT; one number means both sides. */
 #include "base/checked.h"
 #include "plan/pattern.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Produces the blocks that a query tile needs, and the tile and mask of each group against a block. See tiles.h. */
 #include "plan/tiles.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The tiles of a few groups of query rows of a head, in one branch: which blocks of keys they need, and how much of
  * each block a group sees. Tiles are produced one after the other and never listed. Keys and queries are members of the

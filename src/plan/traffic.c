@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What travels, rank by rank: the rows that a rank reads and does not hold are a set of rows, and who gives them
  * follows from that set, the one of the rank before it, and who holds what. A rank at a time is looked at, so that

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What travels between ranks, counted from the pattern and the partitions alone. The run works differently (marks on
  * rows, message by message): that both come to the same figures is the proof.

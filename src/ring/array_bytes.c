@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Bytes of the gradients of arrays of scores: see array_bytes.h. */
 #include "ring/array_bytes.h"
 

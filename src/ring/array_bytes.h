@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What the gradients of arrays of scores take over ranks, in memory and in messages. How they are added up is in
  * rank_arrays.h and rank_bias.h.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Opens, saves and restores the file of states of a checkpoint. Results of virtual ranks: checkpoint_rows.c; files of
  * processes: checkpoint_set.c; when a rank saves: rank_save.c. See checkpoint.h.

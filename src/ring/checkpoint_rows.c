@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The results of virtual ranks that are finished, in a file beside the checkpoint. */
 #include "base/checked.h"
 #include "ring/checkpoint.h"

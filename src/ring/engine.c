@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A run over ranks: a rank of its own among others, or all of them as virtual ranks. */
 #include "ring/engine.h"
 

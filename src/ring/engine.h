@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A run over ranks: for each step start the next transfer, run the tiles of the rows that are here, wait. */
 #ifndef RA_RING_ENGINE_H
 #define RA_RING_ENGINE_H

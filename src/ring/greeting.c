@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Fills in and compares the lines of a greeting. Sending it is in rank_greet.c. See greeting.h. */
 #include "ring/greeting.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What ranks tell each other before the first hop: whether they are about to do the same thing. */
 #ifndef RA_RING_GREETING_H
 #define RA_RING_GREETING_H

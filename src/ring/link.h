@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A rank's connection to the others during a run: progress, deadlines, and small messages from all ranks to all ranks.
  * Silence has a deadline; slowness has none, because every rank shows life while it computes.

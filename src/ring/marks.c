@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Marks on rows: see marks.h. */
 #include "ring/marks.h"
 

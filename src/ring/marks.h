@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Marks on rows: one bit for each row of a share of the keys, or of the queries, one word for each of its blocks
  * (ra_range.block). Where key/value heads read different rows, each has a plane of marks of its own; planes lie one

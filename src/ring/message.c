@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Messages: see message.h. */
 #include "ring/message.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Messages: what they carry, and which rows. One function gives a message's rows to whoever sends, receives or counts.
  */
 #ifndef RA_RING_MESSAGE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A pass goes through all rows of one side of the problem, step by step, while the rows of the other side stay with
  * their ranks. Which side moves, and what travels with a row, is data: a forward pass moves keys and values. The

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Makes the plan of a ring: see planning.h. */
 #include "ring/planning.h"
 

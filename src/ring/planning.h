@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Makes the plan of a ring: what each rank does and holds. */
 #ifndef RA_RING_PLANNING_H
 #define RA_RING_PLANNING_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Where a rank stands: what a checkpoint saves beside the states of its rows. */
 #ifndef RA_RING_POINT_H
 #define RA_RING_POINT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * One rank of a run, as the files of the engine see it, in parts that live and die together:
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Gradients of arrays of scores over ranks: see rank_arrays.h. */
 #include "ring/rank_arrays.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Gradients of arrays of scores over ranks: exact sums (exec/array_sums.h), which every rank adds to in its first pass.
  * Real ranks add them up one after the other: each gets the sums of the ranks before it, adds its own and gives them to

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a thread in the background does for a virtual rank, and how a read ends early: see rank_behind.h. */
 #include "ring/rank_behind.h"
 

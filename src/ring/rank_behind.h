@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a thread in the background does for a virtual rank: reading ahead, and writing behind. */
 #ifndef RA_RING_RANK_BEHIND_H
 #define RA_RING_RANK_BEHIND_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The gradient of a bias over real ranks: see rank_bias.h. */
 #include "ring/rank_bias.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The gradient of a bias with a row for each query, over real ranks. A rank adds to the elements of its own pairs: of
  * the queries that stay with it, or of the keys. After its steps the whole gradient goes through the ranks in parts:

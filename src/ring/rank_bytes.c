@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Bytes of a rank: see rank_bytes.h. */
 #include "ring/rank_bytes.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A pass of a backward run on one rank. The rows that stay are in memory as a whole, with float32 sums of their
  * gradients; the rows that travel come into slots, step by step, as in a forward pass. See rank_gradients.h.

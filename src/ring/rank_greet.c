@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The greeting: see rank_greet.h. */
 #include "ring/rank_greet.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The memory of a rank: see rank_memory.h. */
 #include "ring/rank_memory.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The phases of a run: what travels while a step is computed. */
 #ifndef RA_RING_RANK_PHASE_H
 #define RA_RING_RANK_PHASE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The results of a rank: see rank_results.h. */
 #include "ring/rank_results.h"
 

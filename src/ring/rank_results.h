@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The results of a rank: into storage, and what was counted on the way. */
 #ifndef RA_RING_RANK_RESULTS_H
 #define RA_RING_RANK_RESULTS_H

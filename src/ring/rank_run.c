@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One rank from its beginning to its end: see rank_run.h. */
 #include "ring/rank_run.h"
 

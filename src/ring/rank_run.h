@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One rank from its beginning to its end. */
 #ifndef RA_RING_RANK_RUN_H
 #define RA_RING_RANK_RUN_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Where a run can go on later: see rank_save.h. */
 #include "ring/rank_save.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Where a run can go on later: a rank saves where it stands, and goes on from there. */
 #ifndef RA_RING_RANK_SAVE_H
 #define RA_RING_RANK_SAVE_H

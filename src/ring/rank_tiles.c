@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The steps of a rank: see rank_tiles.h. */
 #include "ring/rank_tiles.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The steps of a rank: the tiles of the rows that are here. */
 #ifndef RA_RING_RANK_TILES_H
 #define RA_RING_RANK_TILES_H

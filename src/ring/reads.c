@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The rows that a rank reads: from the pattern, or as they were kept. */
 #include "ring/reads.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The rows of the moving side that a rank reads, as marks on a share of them. For block-sparse patterns what a few
  * ranks read of all rows is found once and kept: to draw random blocks again for every chunk would take longer than the

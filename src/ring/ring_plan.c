@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A problem over ranks: what follows from the plan without looking at a rank. */
 #include "ring/ring_plan.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A problem over ranks: who holds what, and what each rank that was planned will do and hold. */
 #ifndef RA_RING_RING_PLAN_H
 #define RA_RING_RING_PLAN_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Rows between a whole tensor and a rank's part of it: see ring_rows.h. */
 #include "ring/ring_rows.h"
 

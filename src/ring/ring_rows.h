@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Rows between a whole tensor and a rank's part of it. */
 #ifndef RA_RING_RING_ROWS_H
 #define RA_RING_RING_ROWS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The search for the size of a ring: see ring_search.h. */
 #include "ring/ring_search.h"
 

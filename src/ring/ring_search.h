@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The search for the size of a ring that fits into so much memory. */
 #ifndef RA_RING_RING_SEARCH_H
 #define RA_RING_RING_SEARCH_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Slots: see slot.h. */
 #include "ring/slot.h"
 

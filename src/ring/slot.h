@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Slots: which rows they hold, and moving these to and from storage, messages and other slots. */
 #ifndef RA_RING_SLOT_H
 #define RA_RING_SLOT_H

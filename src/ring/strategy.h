@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A strategy says what travels: which rows a rank works on at which step, and who gives which rows to whom. It is a
  * table of pure functions of a pass, a rank and a step; the engine moves the messages without knowing which strategy

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Broadcast and all-gather: every owner gives its rows of a part of the sequence to everyone who reads them. Broadcast
  * has as many steps as ranks, each with an even part of the sequence; all-gather has one step, with everything, and

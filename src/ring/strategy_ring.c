@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Ring: at step t rank q works on the chunk of rank q - t.
  *

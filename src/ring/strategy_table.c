@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The table of strategies. */
 #include "ring/strategy_table.h"
 

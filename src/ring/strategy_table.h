@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The table of strategies: a new one is a line in strategy_table.c. */
 #ifndef RA_RING_STRATEGY_TABLE_H
 #define RA_RING_STRATEGY_TABLE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Where the rows of a step come from: one interface; the supply of a rank is chosen once a run.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Rows are read where they lie. Virtual ranks read the caller's tensors. Ranks that are threads read each other's
  * memory: their messages are empty and say that the rows may be read, and a gate in memory that they share keeps an

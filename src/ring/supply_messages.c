@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Other ranks send the rows of a step. In a continued run, rows that had travelled before are not sent again: they are
  * read from storage, as a virtual rank does.

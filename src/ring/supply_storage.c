@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A virtual rank reads the rows of a step from storage, because no other rank runs that could send them. Sums of
  * gradients are kept in the storages of the gradients. A rank reads them with the rows, and writes them when the step

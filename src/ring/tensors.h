@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The tensors of a run. */
 #ifndef RA_RING_TENSORS_H
 #define RA_RING_TENSORS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Virtual ranks, batch after batch. Ranks that read their keys in place never wait: a batch is up to eight of them,
  * whose tasks are one list. A thread that finds no task left of one rank goes on with the next rank.

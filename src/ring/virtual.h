@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Virtual ranks: all ranks of a ring in one process, in batches. */
 #ifndef RA_RING_VIRTUAL_H
 #define RA_RING_VIRTUAL_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Rows of a phase that are read from storage: see wanted.h. */
 #include "ring/wanted.h"
 

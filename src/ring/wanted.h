@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Rows of a phase that are read from storage instead of being sent. */
 #ifndef RA_RING_WANTED_H
 #define RA_RING_WANTED_H

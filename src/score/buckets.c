@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* T5's buckets of distances as a table of relative positions: the public ra_relative_from_buckets. */
 #include "base/checked.h"
 #include "base/status.h"

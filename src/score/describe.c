@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Scores in one line, for ranks and checkpoints that must have the same: terms in their order with their numbers, and a
  * checksum of each array.

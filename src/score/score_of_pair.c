@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The definition of scores, pair by pair and in double precision, for the oracles. It shares no code with the kernels
  * or with the files that fill their stages.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Parses the text of scores, finds the array of each term in a file or among the caller's views, and checks both. A
  * kind of term is one function and one line of the table KINDS. What the terms mean is in score_of_pair.c.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Scores: what happens to the scaled score of a query and a key between the product and the mask, and to the row's
  * softmax: softcap, alibi, relative, bias in the order written; sinks; dropout. Text is parsed once, in scores.c. The

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Makes communicators: simulated ones, and those of a transport. Ranks that are threads: threads.c. See comm.h. */
 #include "transport/comm.h"
 

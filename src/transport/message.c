@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Checks of the arguments of a send or receive, and the length of its segments. See message.h. */
 #include "transport/message.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Ranks that are threads of one process. A hub, shared by all, has a list of the operations of each rank. A receiver
  * that finds its message posted copies it from the sender's memory into its own, while it calls progress, and marks

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* How cases take turns, and when that ends. Times are made up: nothing here is measured. */
 #include "bench/harness.h"
 #include "support/unit.h"

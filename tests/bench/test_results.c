@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Rows as lines of JSON: in the form of the schema, one by one, and nothing in them that was not measured. */
 #include "bench/results.h"
 #include "bench/stats_row.h"

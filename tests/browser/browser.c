@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Starts chromium and speaks the DevTools protocol with it. See browser.h. */
 #include "browser.h"
 

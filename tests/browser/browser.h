@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Chromium without a window, told what to do over a pipe (the DevTools protocol: JSON with zero bytes between). */
 #ifndef TESTS_BROWSER_H
 #define TESTS_BROWSER_H

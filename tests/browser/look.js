@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 // Evaluated in the page: what a reader would see of it.
 (() => {
     const channels = text => (text.match(/[\d.]+/g) || []).map(Number);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_page CHROMIUM PROFILE LOOK.js REPORT.html CHART=POINTS...: a report in a browser, light and dark, wide and
  * narrow. It has exactly these charts with that many points, complains of nothing and asks the network for nothing.

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # bench_backward.sh RINGATTN: gradients of every case are right and kept as rows, which report and --compare take.
 set -euo pipefail
 binary=$(realpath "$1")

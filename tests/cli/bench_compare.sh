@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # bench_compare.sh RINGATTN: every way is run, is right and is kept as a row.
 set -euo pipefail
 if grep -q -e __asan_init -e __tsan_init "$1"; then

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # bench_extreme.sh RINGATTN: the suite runs in its budget, its results are right and kept as they come.
 set -euo pipefail
 if grep -q -e __asan_init -e __tsan_init "$1"; then

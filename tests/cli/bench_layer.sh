@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # bench_layer.sh RINGATTN: the suite runs and its results are right, with MPI where that is built in and alone; the BLAS
 # is named.
 set -euo pipefail

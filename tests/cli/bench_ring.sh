@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # bench_ring.sh RINGATTN: the suite runs and its results are right, with MPI where that is built in and alone.
 set -euo pipefail
 if grep -q -e __asan_init -e __tsan_init "$1"; then

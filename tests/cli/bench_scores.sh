@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # bench_scores.sh RINGATTN: every case of the suite of scores is right and kept as a row, with its ratio to the plain one.
 set -euo pipefail
 binary=$(realpath "$1")

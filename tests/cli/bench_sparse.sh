@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # bench_sparse.sh RINGATTN: the suites of sparse patterns and of tile orders run, and their results are right.
 set -euo pipefail
 if grep -q -e __asan_init -e __tsan_init "$1"; then

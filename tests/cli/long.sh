@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # long.sh RINGATTN LENGTH: a long dilated run with a hard limit of 512 MiB on the process's address space.
 set -euo pipefail
 if grep -q -e __asan_init -e __tsan_init "$1"; then

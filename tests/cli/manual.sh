@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # manual.sh RINGATTN PAGES: man pages and completion offer what --help says, no more and no less; the examples of
 # ringattn --help run.
 set -euo pipefail

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # resident.sh RINGATTN: what a process holds, by the operating system, is what was planned for it and 24 MiB at most: its
 # plan, marks, schedules and documents are in the promise.
 set -euo pipefail

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # run.sh RINGATTN CASE: run cases/CASE.sh in an empty directory and compare what it prints with golden/CASE.txt.
 set -u
 binary=$(realpath "$1")

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A program as somebody wrote it for 0.1.0: compiled with that version's header, run with the library of this build. It
  * uses every struct that grows, and compares results with the library's oracle.

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # run.sh CC LIBRARY VERSION: what was made for VERSION works with LIBRARY (libringattn.so.N) and with today's headers.
 # VERSION/ringattn/ has that version's headers, VERSION/symbols.txt what its library exported.
 set -euo pipefail

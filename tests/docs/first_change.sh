@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # first_change.sh BUILD CC: makes the change of docs/FIRST_CHANGE.md in a copy of the sources, and runs the test that the
 # page adds to, in front of the library of BUILD. Then it makes the page's mistake, and the test must fail.
 set -euo pipefail

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # options.sh RINGATTN DOCUMENT: the document names every option of every verb and suite, and no other.
 set -euo pipefail
 export LC_ALL=C.UTF-8

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # run.sh DOCUMENT BUILD [MPIRUN...]: runs every command of the document's ```console blocks, in order and in one shell,
 # and compares what it prints on standard output. Figures are masked; a line `...` stands for any lines. The first ```c
 # block is program.c. Python blocks are run by tests/python/test_readme.py.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Hard inputs: never worse than twice the error of attention written down naively in float32, plus 4 eps max|v|. And
  * row sums of more keys than a float can count.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What must not change a single bit of the result: threads, the caller's floating-point settings, a row's neighbours.
  */
 #include "support/sample.h"

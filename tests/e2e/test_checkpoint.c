@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Runs that are stopped again and again and go on: the same bits as a run that is not, or a message. */
 #include "ringattn/ringattn.h"
 #include "support/folder.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Ranks that pass messages, as processes do, stopped and killed again and again: the same bits and counts at last. */
 #include "ringattn/ringattn.h"
 #include "support/folder.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A disk that fails. The linker hands the library's writes, syncs and renames to this test, which keeps a list of them
  * and makes some fail: what is renamed was on the disk before, and what could not be saved is said and saved later.

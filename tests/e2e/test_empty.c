@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Sizes of 0. Without a batch or without queries there is nothing to do; without keys every row is empty: zeros, and a
  * log-sum-exp of -infinity.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Query heads that share a key/value head, with few queries: their rows stand side by side in the lanes of a group.
  * Each row is what the oracle has, with the bits that it has alone (broadcast over ranks stacks nothing), for any

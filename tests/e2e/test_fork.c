@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Children of a fork whose parent has used OpenMP: they work with one thread, and more are refused, instead of waiting
  * for ever for the parent's threads.

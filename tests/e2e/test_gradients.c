@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Gradients against the double-precision oracle: odd shapes, all patterns, all kernels, any dtypes and strides. And
  * never worse than twice a plain float32 backward pass.

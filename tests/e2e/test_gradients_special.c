@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* NaN and infinity in gradients: they show in exactly the rows that depend on them. */
 #include "compare.h"
 #include "support/gradients.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A plan that is run with fewer keys than it was made for gives what a plan for that many gives: rows as the oracle has
  * them, and the counts of that plan, in no more memory than was planned.

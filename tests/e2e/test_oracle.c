@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Random problems with every kernel of this machine against the double-precision oracle. */
 #include "compare.h"
 #include "support/ragged.h"

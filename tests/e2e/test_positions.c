@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Positions of the first query and key: a cache that slides, or has room left, gives the rows that the whole sequence
  * gives; and what others got wrong.

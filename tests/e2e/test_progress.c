@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a run reports: progress, cancelling, statistics that are the plan's figures, memory within the plan. */
 #include "support/sample.h"
 #include "support/unit.h"

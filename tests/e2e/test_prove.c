@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A run that does not do what its plan says is RA_ERROR_INTERNAL, with the figures: plans are falsified here. */
 #include "ring/ring_plan.h"
 #include "support/sample.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Ragged batches: packed sequences with query and key lengths of their own, padded batches, masks; each against runs
  * that have nothing of it.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Life and death of ranks: slow storages and slow saves are no silence, a storage that fails ends all ranks at once,
  * what a transport could not give up is not freed, and what a run leaves to the next one is no more than that one

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Rings of every kind inside one process against the oracle, and what they say they did. */
 #include "compare.h"
 #include "support/ragged.h"

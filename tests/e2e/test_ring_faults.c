@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Rings in which something goes wrong: a transport that loses, cuts or delays what it is given or closes too early,
  * ranks that differ, are silent, are slow, or are told to stop. Each time a status on all ranks, and never a hang.

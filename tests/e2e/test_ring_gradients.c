@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Gradients over ranks of every kind inside one process, against the oracle and against a run in one piece. */
 #include "support/faulty.h"
 #include "support/ragged.h"

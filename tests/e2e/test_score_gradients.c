@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Gradients with scores against the double-precision oracle: of queries, keys and values, and of the arrays of scores,
  * each term alone and together; in one piece, and over ranks of every kind.

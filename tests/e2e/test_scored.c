@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Scores: softcaps, slopes, tables, biases, sinks and dropout, against the oracle with every kernel; the same bits for
  * any number of threads and, with broadcast, of ranks; and the mistakes that others made.

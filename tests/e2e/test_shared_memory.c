@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Outputs that share memory with something are refused, however little of it; outputs in between are not. */
 #include "ringattn/ringattn.h"
 #include "support/unit.h"

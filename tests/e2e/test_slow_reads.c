@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Runs of virtual ranks that are asked to stop while storage is read. A read that nothing else waits for holds up
  * neither the stop nor the save, and the run goes on later to the same bits. Reads are wrapped by the linker

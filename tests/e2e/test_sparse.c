@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Dilated and block-sparse attention in one piece: against the oracle, against each other, and what they must not do.
  */
 #include "compare.h"

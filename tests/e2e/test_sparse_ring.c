@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Dilated and block-sparse attention over ranks: against the oracle, what travels, and what must not be seen. */
 #include "compare.h"
 #include "support/ragged.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* NaN, infinities, and rows that see nothing: they show in exactly the rows that see them. */
 #include "compare.h"
 #include "support/random.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A strategy of one's own, written here and nowhere else, runs through the engine in every way there is: what travels
  * is one table of functions. In this one chunks come the other way round, each straight from its owner: at step t rank

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a fuzz target offers (libFuzzer calls it, and replay.c in its place), and what it uses. */
 #ifndef RA_TESTS_FUZZ_H
 #define RA_TESTS_FUZZ_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Any text as a pattern: refused with a message, or accepted, and then what is run agrees with the definition. */
 #include "fuzz.h"
 #include "plan/tiles.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Any bytes as a file of benchmark rows: lines are refused with a reason, or become rows that a report can be made of.
  */
 #include "fuzz.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Any bytes as a .safetensors file: refused with a message, or accepted as something that can be written again. */
 #include "fuzz.h"
 #include "io/safetensors_header.h"

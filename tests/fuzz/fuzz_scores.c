@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Any text as scores: refused with a message, or accepted, and then finite for every pair, with one description for the
  * text. Half of the texts have the caller's arrays beside them.

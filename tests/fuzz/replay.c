@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* replay FOLDER: every file in it, once, through a fuzz target that is built without libFuzzer. */
 #include "fuzz.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What kernels compute, in double precision. See model.h. */
 #include "model.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What kernels compute in double precision, by the definition, and how far a kernel's result is from it: the state of a
  * query row, [max, sum, acc[columns]] in base 2 as in kernel.h, and the gradients of a pair of a query and a key.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The list of kernel tables that this machine can run. See tables.h. */
 #include "tables.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The kernel tables that can be tested here. */
 #ifndef KERNEL_TABLES_H
 #define KERNEL_TABLES_H

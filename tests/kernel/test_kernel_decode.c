@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Decoding with every table: right, and the same bits for a row whatever else the call works. */
 #include "model.h"
 #include "support/sample.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The gradients of every table, with a score stage in every other case: right, added to what was there, written nowhere
  * else. A row of d_query does not depend on its neighbours, and a pair that does not see each other gives nothing,

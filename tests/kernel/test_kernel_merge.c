@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Two states of a row made one, as when its keys were worked in two spans. */
 #include "model.h"
 #include "support/sample.h"

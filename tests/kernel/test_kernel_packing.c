@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Into and out of the kernels' layouts: any dtype, any stride, and nothing but what was asked for is written. */
 #include "model.h"
 #include "support/unit.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The score stage of every table, in tiles and in decoding: softcaps, additions and dropout as a double-precision model
  * has them; tanh for floats of all sizes; draws as base/dropout.h defines them; and a row's bits whatever its

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The tile of every table: right, the same for a row whatever its neighbours are, untouched by keys it does not see. */
 #include "model.h"
 #include "support/sample.h"

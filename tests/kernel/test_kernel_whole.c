@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Whole problems with every table, emulated ones included, against the oracle: the executor with tables that the public
  * functions would refuse on this machine.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Models for the tests of the layer: made up, run and compared with the naive layer. See model.h. */
 #include "model.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Layers with made-up parameters, beside the naive one in double precision, and the checks that tests share. */
 #ifndef TEST_LAYER_MODEL_H
 #define TEST_LAYER_MODEL_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The naive layer: loops over tokens, heads and elements, nothing shared with the library. */
 #include "oracle.h"
 

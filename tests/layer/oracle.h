@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A multi-head layer by its definition, in double precision, with any pattern and some terms of scores. */
 #ifndef TEST_LAYER_ORACLE_H
 #define TEST_LAYER_ORACLE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The layer against the naive one: outputs, gradients against finite differences, bits for any number of threads,
  * recomputing, memory, and what is refused. Ranks and caches: test_layer_ranks.c.

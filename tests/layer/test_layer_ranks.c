@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The layer on ranks and with a cache, against the same layer in one process and against the naive one. */
 #include "model.h"
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Losses do not depend on the number of ranks, the order or the strategy; the same ranks give the same bits.
 # shellcheck source=tests/lm/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # A full disk is said, training goes on, and what could not be written is written later. On a small disk in memory.
 # shellcheck source=tests/lm/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # eval and generate: the same over ranks; a cache that was filled in other portions goes on with the same bytes.
 # shellcheck source=tests/lm/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Sourced by the scripts beside it, which get LM [LAUNCHER [OPTION...]]: without a launcher there is no MPI.
 # shellcheck shell=bash source=tests/mpi/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../mpi/lib.sh"

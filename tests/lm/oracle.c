@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Token after token, head after head: x is [context, embed]; attention is causal with rotary positions of base 10000.
  */
 #include "oracle.h"

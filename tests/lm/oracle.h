@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The loss of the language model by its definition, in double precision and by plain loops: shares no code with it. */
 #ifndef TEST_LM_ORACLE_H
 #define TEST_LM_ORACLE_H

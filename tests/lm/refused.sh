@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Bad input: a message with the values and exit 2, on one rank and on three; a loss that is not finite: exit 1.
 # shellcheck source=tests/lm/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # kill -9 at any moment, then the same command: log and weights end as if nothing had happened. It may go on with other
 # ranks, and a damaged checkpoint is refused.
 # shellcheck source=tests/lm/lib.sh

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The gradients of the whole model against finite differences of the oracle in double precision, on a tiny model of odd
  * sizes, on as many ranks as it is started with. Each rank differentiates some of the parameters.

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # What cannot be done over processes is refused by all of them, once, with exit 2 and before anything is written.
 # shellcheck source=tests/mpi/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -17,8 +18,8 @@ said_once '--ring 3'
 "$binary" "${job[@]}" --ring 4 >out 2>err
 refused $? 'start it with mpirun -n 4'
 over 2 "${job[@]}" --memory 10KiB
-refused $? 'memory 10240 bytes: a ring of 2 needs'
-said_once 'memory 10240 bytes'
+refused $? 'memory 10 KiB: a ring of 2 needs'
+said_once 'memory 10 KiB'
 over 2 attend --query nowhere.npy "${files[@]:2}" --transport mpi
 refused $? 'nowhere.npy'
 

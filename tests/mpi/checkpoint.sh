@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Processes that are killed again and again, one of them or all, go on from what they had saved, to the same bits. A
 # signal saves first. Files that do not belong together are refused, and the previous output stays.
 # shellcheck source=tests/mpi/lib.sh

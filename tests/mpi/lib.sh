@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Sourced by the scripts beside it, which get RINGATTN LAUNCHER [OPTION...]: a folder of their own, and runs that can be
 # watched and disturbed.
 # shellcheck shell=bash

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Rings over the processes that this program was started with, against the oracle: the same made-up tensors in every
  * process, each with its own rows of them; what comes out is gathered by the first. Prints what fails, and a count.

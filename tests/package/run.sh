@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # run.sh CMAKE GENERATOR BUILD CC CXX VERSION: installs BUILD, moves the prefix, and builds programs against it in every
 # way that the package offers.
 set -euo pipefail

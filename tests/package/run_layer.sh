@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # run_layer.sh CMAKE GENERATOR BUILD CC VERSION: installs BUILD, moves the prefix, and builds a program with the multi-head
 # layer by CMake and by pkg-config. The core must need no BLAS.
 set -euo pipefail

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # run_mpi.sh CMAKE GENERATOR BUILD CC NAME: installs BUILD, made for the MPI called NAME, and beside it a build for the other
 # MPI where that is here too. Builds and runs MPI programs in every way that the packages offer, and in wrong ones.
 set -euo pipefail

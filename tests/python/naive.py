@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Attention and its gradients in NumPy float64, by the definition: what the tests compare with."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What each process of test_torch_ring.py does: rings over gloo groups, against one process."""
 import itertools
 import os

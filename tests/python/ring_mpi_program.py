@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What each process of test_mpi_ring.py does: python ring_mpi_program.py check|stop|mistake."""
 import itertools
 import os

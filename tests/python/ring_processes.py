@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Starts the processes of a ring for tests, and collects what each of them returned or raised.
 
 Functions get the ring of their process; the processes find each other through files.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The examples in docstrings run as they are printed. Modules of parts that are not installed are left out."""
 
 import doctest

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The examples for NumPy run, each as a program of its own."""
 
 import subprocess

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """JAX arrays on the CPU: read in place through DLPack, and returned as JAX arrays."""
 
 import naive

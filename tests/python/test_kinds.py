@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Arrays of other kinds than NumPy's: the buffer protocol, DLPack, and what cannot be taken."""
 
 import array

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rings over mpi4py, with Open MPI and MPICH: ring_mpi_program.py under each one's mpirun."""
 import ctypes.util
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """attention against NumPy float64: shapes, dtypes, strides, layouts, arrays of patterns and scores, empty rows."""
 
 import ml_dtypes

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """attention_backward against NumPy float64 and against the oracle."""
 
 import ml_dtypes

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is installed: the version, the command, the headers, type hints; and that nothing optional is imported."""
 
 import inspect

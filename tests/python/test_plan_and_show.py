@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """plan, show, info and preset: figures against a count by hand, text against the command's."""
 
 import re

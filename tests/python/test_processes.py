@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Threads, forks, Ctrl-C, progress, memory over many calls."""
 
 import gc

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The Python blocks of the README run as they are printed."""
 
 import doctest

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rings of virtual ranks and of processes over sockets, against one process."""
 import os
 import signal

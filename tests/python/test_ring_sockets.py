@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a transport has to do, told to the one over sockets: the scenarios of tests/transport/scenarios.c.
 
 All ranks are in this thread and take turns, which a transport whose functions never wait allows.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """ringattn.torch.attention: agreement with a float64 definition in PyTorch, autograd, compilation, refusals."""
 import math
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The examples for PyTorch and transformers run, each as a program of its own."""
 import os
 import subprocess

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The flash-attn functions against loops over sequences with PyTorch's attention."""
 import math
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """PyTorch tensors in ringattn.attention itself: read where they are, returned as tensors, refused on other devices."""
 
 import warnings

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The layers: state dicts of nn.MultiheadAttention, dilated attention by its definition."""
 import math
 

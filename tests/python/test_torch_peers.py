@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The problems of bench/peers.py, made small: ringattn, PyTorch and JAX agree on what they compute."""
 import sys
 from dataclasses import replace

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """ring_attention over gloo groups of 2, 3 and 4 processes, in ring_gloo.py; and what needs no group."""
 import multiprocessing
 import os

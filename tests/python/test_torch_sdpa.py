@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """scaled_dot_product_attention beside PyTorch's own: shapes, dtypes, masks, gradients."""
 import math
 

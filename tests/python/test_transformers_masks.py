@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The mask and attention functions of ringattn.transformers: descriptions against masks, and refusals."""
 import pytest
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tiny models of many families: attn_implementation="ringattn" against eager attention."""
 import pytest
 

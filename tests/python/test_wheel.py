@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The wheel of build/dist in a virtual environment of its own, with NumPy and nothing else of this one."""
 
 import subprocess

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tiny models of transformers with random weights: how each family of test_transformers.py is made."""
 import torch
 import transformers

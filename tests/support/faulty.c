@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Wraps a transport and does one thing wrong. See faulty.h. */
 #include "support/faulty.h"
 

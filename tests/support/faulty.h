@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A transport that does one thing wrong on purpose: it wraps another one, and closes it when it is closed. What it
  * does wrong it does once.

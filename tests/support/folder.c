@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Makes, enters and removes the folder of a test. See folder.h. */
 #include "support/folder.h"
 #include "support/unit.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* An empty folder for each test that writes files, and what it does there. */
 #ifndef SUPPORT_FOLDER_H
 #define SUPPORT_FOLDER_H

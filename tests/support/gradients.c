@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Makes, runs and judges problems of the backward pass. See gradients.h. */
 #include "support/gradients.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Made-up problems of the backward pass on top of samples: tensors, runs, and the oracle's word on them. */
 #ifndef SUPPORT_GRADIENTS_H
 #define SUPPORT_GRADIENTS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Patterns by their definition, pair by pair, without the library. See naive.h. */
 #include "support/naive.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Patterns from the words of their definition, pair by pair: nothing here is the library's. Random blocks are the one
  * thing that a definition cannot say from outside; texts that have them are not for this.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A plain float32 backward pass. See naive_backward.h. */
 #include "support/naive_backward.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The backward pass as a textbook has it, in float32 throughout, pair by pair and with one sum for everything: how far
  * plain float32 ends from the oracle. Weights come from a float32 log-sum-exp, as those of ra_backward do. It can also

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Scores by their definition. See naive_scores.h. */
 #include "support/naive_scores.h"
 

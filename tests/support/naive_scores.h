@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Scores from the words of their definition, pair by pair, and made-up arrays for them: nothing here is the library's,
  * the generator of dropout included. Texts name no files.

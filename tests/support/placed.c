@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Places tensors in memory of their own. See placed.h. */
 #include "support/placed.h"
 

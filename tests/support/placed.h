@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Tensors of any dtype and strides, in memory of their own whose padding is NaN. */
 #ifndef SUPPORT_PLACED_H
 #define SUPPORT_PLACED_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Makes problems and plans over ranks. See planned.h. */
 #include "support/planned.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Plans over ranks for tests that look at plans alone. */
 #ifndef SUPPORT_PLANNED_H
 #define SUPPORT_PLANNED_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Made-up packed sequences, padded batches and masks. See ragged.h. */
 #include "support/ragged.h"
 

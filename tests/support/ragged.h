@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Made-up packed sequences, padded batches and masks for made-up problems. */
 #ifndef SUPPORT_RAGGED_H
 #define SUPPORT_RAGGED_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Numbers that follow from a seed, and the seeds to try. See random.h. */
 #include "support/random.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Choices that a seed decides, and how many seeds a test should try. */
 #ifndef SUPPORT_RANDOM_H
 #define SUPPORT_RANDOM_H

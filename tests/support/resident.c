@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Reads what the system says of this process. See resident.h. */
 #include "support/resident.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the process holds of the machine's memory now. */
 #ifndef SUPPORT_RESIDENT_H
 #define SUPPORT_RESIDENT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Runs a sample over virtual ranks, threads and faulty transports in one process. See ring.h. */
 #include "support/ring.h"
 

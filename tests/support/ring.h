@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A sample over ranks, in every way there is inside one process. */
 #ifndef SUPPORT_RING_H
 #define SUPPORT_RING_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Makes problems with tensors, and compares outputs with the oracle. See sample.h. */
 #include "support/sample.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Made-up problems with their tensors, and the oracle's word on them. */
 #ifndef SUPPORT_SAMPLE_H
 #define SUPPORT_SAMPLE_H

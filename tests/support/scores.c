@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Made-up scores. See scores.h. */
 #include "support/scores.h"
 

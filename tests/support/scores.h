@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Made-up scores for problems: a text, and arrays in memory with strides of their own. */
 #ifndef SUPPORT_SCORES_H
 #define SUPPORT_SCORES_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cmocka, with the headers it wants before it. */
 #ifndef SUPPORT_UNIT_H
 #define SUPPORT_UNIT_H

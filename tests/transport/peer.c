@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Parcels with guards, signals between peers, and waiting, for scenarios. See peer.h. */
 #include "transport/peer.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What scenarios are written with. */
 #ifndef TRANSPORT_PEER_H
 #define TRANSPORT_PEER_H

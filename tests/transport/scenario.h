@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What every transport has to do, told once: scenarios that are run on all ranks at the same time, over whatever
  * transport a harness opens for them.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Each scenario runs on every rank; ranks differ by their number only. */
 #include "transport/peer.h"
 

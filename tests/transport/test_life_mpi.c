@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * How many words a rank sends out of turn while ranks compute and while they wait: a number that must not grow with the
  * number of ranks. MPI's sends are counted on their way into MPI.

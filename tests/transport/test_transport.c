@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The scenarios over threads of this process; over MPI they run in test_transport_mpi.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The scenarios over MPI, on as many processes as it was started with. Prints what fails; rank 0 prints the count. */
 #include "ringattn/mpi.h"
 #include "transport/comm.h"

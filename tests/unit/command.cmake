@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Parts of the command on their own.
 set(cli ${PROJECT_SOURCE_DIR}/cli)
 ringattn_add_test(test_distance SOURCES test_distance.c ${cli}/compare.c LINK test_support)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Files and made-up data.
 ringattn_add_test(test_npy SOURCES test_npy.c LINK test_support)
 ringattn_add_test(test_safetensors SOURCES test_safetensors.c LINK test_support)

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Makes rows of a benchmark. See made_rows.h. */
 #include "made_rows.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Rows of a benchmark, made up for tests of what reads them. */
 #ifndef UNIT_MADE_ROWS_H
 #define UNIT_MADE_ROWS_H

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # What reads benchmark rows, which is there where the command is.
 if(TARGET ringattn_report)
   ringattn_add_test(test_fit SOURCES test_fit.c LINK test_support ringattn_bench)

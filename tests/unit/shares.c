@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Makes splits and looks at shares position by position. See shares.h. */
 #include "shares.h"
 

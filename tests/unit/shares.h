@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Shares as tests see them: one value for each position of a sequence. */
 #ifndef UNIT_SHARES_H
 #define UNIT_SHARES_H

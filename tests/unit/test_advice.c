@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which way to run a problem is taken, and what is said of the others: from made-up figures. */
 #include "advice_print.h"
 #include "support/unit.h"

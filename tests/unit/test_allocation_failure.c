@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Every allocation made to fail, one after the other: each time a status, a message, nothing leaked, nothing broken.
  * A scenario is run again and again, its first allocation failing, then its second, ..., until none is left to fail.

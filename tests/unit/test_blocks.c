@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Kept blocks: each against a definition that is written out here, in rows, windows and walks, and how many they are.
  */
 #include "plan/pattern.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Arithmetic that says when it does not fit. */
 #include "base/checked.h"
 #include "support/unit.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* An older and a newer file of rows: regressions are found, noise is not taken for one. */
 #include "made_rows.h"
 #include "report/compare.h"

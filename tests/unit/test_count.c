@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Tiles and pairs of shares of long sequences: group by group and row by row, or tile by tile where keys are dilated.
  */
 #include "plan/plan.h"

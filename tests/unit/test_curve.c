@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Curves over tiles: every cell once, and steps no longer than they should be. */
 #include "plan/curve.h"
 #include "support/unit.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a plan says that a query sees, against the words of the definition; and masks of blocks out of files. */
 #include "ringattn/ringattn.h"
 #include "support/naive.h"

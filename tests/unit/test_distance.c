@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cli/compare.c, which judges results: distances, and how large they may be. */
 #include "cli/compare.h"
 #include "support/unit.h"

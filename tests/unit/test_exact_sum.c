@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Sums of floats that do not depend on order, and lose nothing. */
 #include "base/exact_sum.h"
 #include "support/random.h"

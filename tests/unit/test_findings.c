@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a report says follows from its rows: other rows, other words. */
 #include "made_rows.h"
 #include "report/document.h"
@@ -74,6 +75,37 @@ static void memory_falls_as_it_does(void **state)
     add_rings(&r, 6, 0, 800, -0.5);
     says(section_memory, &r, "1/R is outside");
     says_not(section_memory, &r, "R^-1.000");
+    rows_free(&r);
+}
+
+/* The chart is of the problem with the most ring sizes: planned and the line of 1/R, without what was accounted. */
+static void memory_chart_is_of_one_problem(void **state)
+{
+    (void)state;
+    rows r = {0};
+    arena a = {0};
+    section s;
+    add_rings(&r, 4, 2, 800, -1);
+    for (int ring = 2, i = 0; i < 5; i++, ring *= 2)
+        made_rows_add(&r, &(made_row){.suite = "memory",
+                                      .length = 4096,
+                                      .strategy = "ring",
+                                      .ring_size = ring,
+                                      .planned = 100.0 * MIB / ring,
+                                      .peak = 99.0 * MIB / ring});
+    section_memory(&a, &r, &s);
+    assert_int_equal(s.charts[0].count, 2);
+    assert_string_equal(s.charts[0].title, "Memory of a rank over the ring size: 4,096 tokens, float32");
+    assert_string_equal(s.charts[0].series[0].name, "planned");
+    assert_true(s.charts[0].series[1].reference);
+    assert_int_equal(chart_points(&s.charts[0]), 5);
+    arena_free(&a);
+    rows_free(&r);
+    add_rings(&r, 4, 2, 800, -1);
+    section_memory(&a, &r, &s);
+    assert_string_equal(s.charts[0].title, "Memory of a rank over the ring size: 65,536 tokens, float32");
+    assert_int_equal(chart_points(&s.charts[0]), 4);
+    arena_free(&a);
     rows_free(&r);
 }
 
@@ -214,6 +246,27 @@ static void roofs_of_gradients(void **state)
     rows_free(&r);
 }
 
+/* Lines are of passes in one piece at two lengths or more. */
+static void speed_over_the_length(void **state)
+{
+    (void)state;
+    rows r = {0};
+    made_rows_add(&r, &(made_row){.length = 1024, .seconds = 1, .of_peak = 0.5});
+    assert_int_equal(points(section_speed, &r, 0), 0);
+    made_rows_add(&r, &(made_row){.length = 8192, .seconds = 1, .of_peak = 0.8});
+    made_rows_add(
+        &r, &(made_row){.suite = "backward", .direction = "backward", .length = 64, .seconds = 1, .of_peak = 0.7});
+    assert_int_equal(points(section_speed, &r, 0), 2);
+    says(section_speed, &r, "80.0% of the multiply-add peak at 8,192 tokens");
+    says_not(section_speed, &r, "backward");
+    made_rows_add(&r, &(made_row){.suite = "ring", .strategy = "ring", .length = 64, .seconds = 1, .of_peak = 0.7});
+    made_rows_add(
+        &r, &(made_row){.suite = "backward", .direction = "backward", .length = 128, .seconds = 1, .of_peak = 0.6});
+    assert_int_equal(points(section_speed, &r, 0), 4);
+    says(section_speed, &r, "60.0% of the multiply-add peak at 128 tokens");
+    rows_free(&r);
+}
+
 static void add_pass(rows *r, const char *direction, int length, double seconds, double of_peak)
 {
     made_rows_add(r, &(made_row){.suite = *direction == 'b' ? "backward" : "kernel",
@@ -350,11 +403,13 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(memory_falls_as_it_does),
+        cmocka_unit_test(memory_chart_is_of_one_problem),
         cmocka_unit_test(too_little_is_said_to_be),
         cmocka_unit_test(the_fastest_that_fits),
         cmocka_unit_test(memory_grows_with_the_length),
         cmocka_unit_test(speed_up_counts_cores),
         cmocka_unit_test(roofs_are_the_machines),
+        cmocka_unit_test(speed_over_the_length),
         cmocka_unit_test(roofs_of_gradients),
         cmocka_unit_test(backward_beside_forward),
         cmocka_unit_test(dilated_cost),

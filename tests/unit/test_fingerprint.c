@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What tells two inputs apart: files by their content too, made-up data by all that makes them up. */
 #include "support/folder.h"
 #include "support/unit.h"

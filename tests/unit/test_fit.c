@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What is said of measured numbers: medians, quantiles, and a line's slope with its interval. */
 #include "bench/fit.h"
 #include "bench/sampling.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cli/free_memory.c on systems that are made up: the linker hands its files to this test. */
 #include "cli/free_memory.h"
 #include "support/unit.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Made-up data: the same everywhere, in any order of asking, and of the promised distribution. */
 #include "base/cpu.h"
 #include "base/half.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * How a backward pass is divided into tasks, for any pattern and share of the queries: each group of each head and
  * branch is in one task, tasks of a chain are in the order that bits ask for, no task has more groups than there is

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Groups of branches: the queries of some groups of a share that a lattice has, each once, side by side. */
 #include "plan/groups.h"
 #include "shares.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* float16 and bfloat16: every value there is, and the numbers half way between. */
 #include "base/half.h"
 #include "support/unit.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The functions beside the RA_..._INIT macros: the same defaults, for a struct of any version. */
 #include "ringattn/ringattn.h"
 #include "support/unit.h"

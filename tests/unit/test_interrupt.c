@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * cli/interrupt.c in processes of its own: work that never looks for a signal is ended by it, and leaves none of its
  * files; work that looks, or is saved, ends by itself, unless a second signal comes. Nothing here is timed: a process

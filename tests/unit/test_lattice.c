@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Lattices against one flag for each position, and permutations that are computed against a list. */
 #include "plan/lattice.h"
 #include "plan/shuffle.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Whom a rank's line to the others takes for lost, by what a transport says of them: no rank runs, and nothing waits.
  */
 #include "ring/link.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A report of many rows, made so that whatever looks for one row among all of them would have to go through all of
  * them: lines of one row, points from right to left, different texts, goals that are missed. In time that grows with

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Marks on rows against one flag for each position. */
 #include "plan/batch.h"
 #include "ring/marks.h"

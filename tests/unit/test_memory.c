@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Accounted memory. */
 #include "base/memory.h"
 #include "support/resident.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The machine model: what is read from plans, and what that takes at made-up costs. Nothing is timed. */
 #include "bench/model.h"
 #include "support/unit.h"

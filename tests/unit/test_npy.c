@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* .npy headers from good and bad bytes; arrays in files: ranges, temporary names, files that lie, killed processes. */
 #include "io/npy_header.h"
 #include "support/folder.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* NULL where an object is required: RA_ERROR_ARGUMENT from functions with a status, nothing harmful from the others. */
 #include "ringattn/transport.h"
 #include "support/planned.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cli/output_file.c: a file gets its name when it is on the disk, and only if the temporary one is still this run's. */
 #include "cli/output_file.h"
 #include "cli/report.h"

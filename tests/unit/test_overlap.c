@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Views that share memory are found, views that only lie between each other are not: against marking every byte. */
 #include "base/overlap.h"
 #include "support/random.h"

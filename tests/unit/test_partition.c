@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Who holds which rows: against a list with one entry for each row. */
 #include "base/blocking.h"
 #include "plan/groups.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Patterns: what texts mean, which are refused at which character, and intervals against the definition. */
 #include "plan/pattern.h"
 #include "support/naive.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Plans: counts against brute force, memory, and what may depend on the number of threads. */
 #include "plan/batch.h"
 #include "support/naive.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The oracle of the backward pass against finite differences. The loss sum(d_output * output) + sum(d_lse * lse) is
  * computed here, in double precision and with patterns read here, so that nothing of the library is on both sides.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The oracle of gradients over storages against the definition, written down here for one row with the given output and
  * log-sum-exp, and against the oracle over tensors, which has an output of its own.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The oracle over storages says what the oracle over tensors says. */
 #include "support/ragged.h"
 #include "support/sample.h"

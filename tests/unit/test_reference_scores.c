@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The oracles with scores: a row over tensors against the definition, written down here with patterns and scores of the
  * tests' own, and the oracle over storages against the one over tensors.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the public functions refuse, with which message, and how structs of other versions are taken. */
 #include "ringattn/ringattn.h"
 #include "support/unit.h"

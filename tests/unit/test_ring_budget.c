@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Budgets over ranks: what meets them, what is refused, and the smallest ring that would do. */
 #include "ring/rank_bytes.h"
 #include "support/planned.h"
@@ -32,13 +33,14 @@ static void require_refusal(const ra_problem *p, const ra_ring_options *o, const
 {
     ra_options options = RA_OPTIONS_INIT;
     ra_ring_plan *plan = (ra_ring_plan *)&options; /* must become NULL */
-    char message[256];
+    char message[256], allowed[RA_BYTES_TEXT], holds[RA_BYTES_TEXT], more[RA_BYTES_TEXT];
     options.threads = 2;
     assert_int_equal(ra_ring_plan_create(p, &options, o, &plan), RA_ERROR_BUDGET);
     assert_null(plan);
     snprintf(message, sizeof message,
-             "memory %lld bytes: a ring of %d needs %lld bytes in a process; the smallest ring that fits is %d",
-             (long long)o->memory, o->ranks, (long long)needs[o->ranks], expected);
+             "memory %s: a ring of %d needs %s in a process, %s too much; the smallest ring that fits is %d",
+             ra_bytes_text(o->memory, allowed), o->ranks, ra_bytes_text(needs[o->ranks], holds),
+             ra_bytes_text(needs[o->ranks] - o->memory, more), expected);
     assert_string_equal(ra_last_message(), message);
 }
 
@@ -165,17 +167,18 @@ static void a_budget_that_nothing_meets(void **state)
     int64_t need = ra_ring_plan_process_bytes(plan);
     ra_ring_plan_free(plan);
     ra_options options = RA_OPTIONS_INIT;
-    char message[256];
+    char message[256], holds[RA_BYTES_TEXT], more[RA_BYTES_TEXT];
     int ranks = -1, least_ranks = 0;
     long long least = 0;
     options.threads = 2;
     o.memory = 1000;
     assert_int_equal(ra_ring_plan_create(&p, &options, &o, &plan), RA_ERROR_BUDGET);
-    snprintf(message, sizeof message, "memory 1000 bytes: a ring of 3 needs %lld bytes in a process; ",
-             (long long)need);
+    snprintf(message, sizeof message, "memory 1000 bytes: a ring of 3 needs %s in a process, %s too much; ",
+             ra_bytes_text(need, holds), ra_bytes_text(need - 1000, more));
     assert_int_equal(strncmp(ra_last_message(), message, strlen(message)), 0);
     assert_int_equal(sscanf(ra_last_message() + strlen(message),
-                            "the least that this can be run with is %lld bytes, in a ring of %d", &least, &least_ranks),
+                            "the least that this can be run with is %*g %*s (%lld bytes), in a ring of %d", &least,
+                            &least_ranks),
                      2);
     assert_int_equal(ra_ring_smallest(&p, &options, &o, &ranks), RA_OK);
     assert_int_equal(ranks, 0);

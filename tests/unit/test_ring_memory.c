@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a rank holds: little, and the less the more ranks there are. */
 #include "ring/rank_bytes.h"
 #include "support/planned.h"

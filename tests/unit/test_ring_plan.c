@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Plans over ranks: rows in and out, what is refused, and structs of other versions. */
 #include "ring/ring_plan.h"
 #include "support/planned.h"

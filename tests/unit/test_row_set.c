@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Sets of rows against one byte a position. */
 #include "plan/row_set.h"
 #include "shares.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Lines become rows, or are refused by name; of rows that ran the same, the newest counts. */
 #include "made_rows.h"
 #include "support/unit.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* .safetensors headers from good and bad bytes; tensors in files: names, ranges, temporary names, files that lie. */
 #include "io/safetensors_header.h"
 #include "support/folder.h"

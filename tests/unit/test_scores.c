@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Scores: what texts mean, which are refused at which character, arrays in memory and in files, dropout's draws. */
 #include "score/scores.h"
 #include "support/folder.h"

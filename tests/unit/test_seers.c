@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which queries see some keys: marks, sets of rows, traffic and counts against the definition, pair by pair. */
 #include "plan/batch.h"
 #include "plan/traffic.h"

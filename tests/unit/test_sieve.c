@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Sieves: the bits of each row of each block of keys, against kept blocks and earlier branches asked pair by pair. */
 #include "plan/sieve.h"
 #include "support/naive.h"

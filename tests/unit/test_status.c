@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Statuses have names; a message belongs to its thread and is cut, never overrun. */
 #include "base/status.h"
 #include "support/unit.h"

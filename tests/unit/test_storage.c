@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Ranges of rows out of and into storages, of any layout and strides, against a loop over single elements. */
 #include "base/checked.h"
 #include "io/storage.h"

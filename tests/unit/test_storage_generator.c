@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Made-up tensors: any range, through any strides, is what the stream has there. */
 #include "io/storage.h"
 #include "support/sample.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Tensors that are kept nowhere: the checksum knows every bit and its place, and nothing of how it was written. */
 #include "io/storage.h"
 #include "support/unit.h"

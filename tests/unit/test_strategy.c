@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Strategies as pure functions, against a table that says for every row and rank who needs it and where it comes from.
  * The table is made from the pattern and the partitions only.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Views: where an element lies, what is read and written, which views are refused and why. */
 #include "base/tensor.h"
 #include "support/unit.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The walk over tiles: every visible pair is in a tile of each branch that has it, no mask lets another through. */
 #include "plan/tiles.h"
 #include "support/ragged.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* ringattn verify with a library that is wrong: the linker hands it another ra_forward and ra_backward. */
 #include "cli/commands.h"
 #include "cli/report.h"

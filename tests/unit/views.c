@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Makes tensors of any strides. See views.h. */
 #include "views.h"
 

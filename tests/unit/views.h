@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Tensors of any strides in memory of their own, for tests that move rows. */
 #ifndef UNIT_VIEWS_H
 #define UNIT_VIEWS_H

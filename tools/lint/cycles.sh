@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # No cycles between the files of a folder. NAME.c and NAME.h are one unit: what it includes, it depends on.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Sources look as .clang-format says. `./dev format` makes them so.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."

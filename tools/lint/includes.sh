@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Includes point downward only. Each rule: a place, and which of the project's folders its files may include from.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Python files compile, open with a docstring, and have lines of at most 128 characters.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Shell scripts parse and hold no surprises.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Whatever the libraries let out begins with ra_, so that nothing of ours collides with a program's own names.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Static analysis with the checks in .clang-tidy, over every file that CMake compiles. RINGATTN_TIDY_NODES limits how far
 # the analyser follows the paths of a function; its own limit takes five times as long.
 set -euo pipefail

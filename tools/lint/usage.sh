@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Programs in documentation are examples to the letter: what the headers and docs/SCORES.md teach compiles and runs.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."

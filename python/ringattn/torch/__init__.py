@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Attention for PyTorch CPU tensors, with gradients.
 
     >>> import torch, ringattn.torch

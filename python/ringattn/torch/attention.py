@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The operators ringattn::attention and ringattn::attention_backward, and the function that calls them.
 
 Both are custom operators with fake implementations, so torch.compile sees one call and no graph break. A call that

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Attention over the processes of a torch.distributed group: ring_attention, with autograd, and rows of ranks.
 
 The group introduces the processes to each other; keys and values travel over connections of ringattn's own

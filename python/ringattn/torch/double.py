@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """float64 tensors, computed by the oracle of the C library: slow, for torch.autograd.gradcheck.
 
 Slopes, tables and sinks are float32 in the library, and so are gradients of arrays. A bias is rounded to float32.

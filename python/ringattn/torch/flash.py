@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The functions of flash-attn with their public signatures, on CPU tensors.
 
 Causal masks and windows are aligned at the bottom right. The log-sum-exp of a row that sees no key is -infinity here.

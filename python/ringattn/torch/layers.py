@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Layers: attention with projections, under the parameter names of PyTorch and of torchscale."""
 from typing import Optional, Sequence, Tuple
 

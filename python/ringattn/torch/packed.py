@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The functions of flash-attn that take queries, keys and values in one tensor. The others are in flash.py."""
 from typing import Optional, Tuple
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rotary position embeddings in plain PyTorch, for flash.py and layers.py."""
 import torch
 from torch import Tensor

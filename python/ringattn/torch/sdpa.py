@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """scaled_dot_product_attention with PyTorch's signature and meaning."""
 import math
 from typing import Optional

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Attention for Hugging Face transformers on CPUs: attn_implementation="ringattn".
 
     >>> import ringattn.transformers, transformers

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The attention function of transformers: [batch, heads, seq, dim] tensors and a mask, as one call of the library."""
 from typing import Optional, Tuple
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The mask function of transformers: a description of what queries see, in place of a mask.
 
 transformers builds a mask from small functions of (batch, head, query, key). read() finds out which ones, and says the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which models of transformers call the attention function that a name stands for, and a refusal of those that do not.
 
 Models with attention of their own take any registered name, and then compute what they please.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Checks that the MPI that was loaded is the one that this library was built for, and that the mpirun that started this
  * program belongs to it.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A message is cut into pieces at multiples of the piece size, the last one always shorter than that, possibly empty:
  * if two ranks disagree about the length of a message, some piece has a length that its receiver does not expect,

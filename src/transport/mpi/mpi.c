@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Ranks that are MPI processes. Messages travel as they are, on a duplicate of the caller's communicator; on a second
  * duplicate each rank keeps one receive open for words out of turn: signs of life, notices, good-byes.

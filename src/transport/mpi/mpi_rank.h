@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * One rank of a communicator over MPI, as the files of this folder share it:
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * On a communicator of its own each rank keeps one receive open for what is said out of turn.
  *

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # What is advised runs as advised: the command that is printed, on made-up tensors, holds what was planned for it and no
 # more than the budget. Which choice wins depends on the machine, and is not looked at.
 # shellcheck shell=bash disable=SC2154 # run.sh provides the functions and $qkv

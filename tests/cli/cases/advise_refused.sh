@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # What cannot be advised about: the values, what was expected, exit 2; before anything is measured.
 # shellcheck shell=bash disable=SC2154 # run.sh provides the functions and $qkv
 advise() {

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Files that are not what they should be: refused before anything is written.
 # shellcheck shell=bash disable=SC2154 # run.sh provides the functions and $qkv
 tensors 8,2,4 8,2,4 8,2,4

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Shapes that disagree, and results that do not belong to them.
 # shellcheck shell=bash disable=SC2154 # run.sh provides the functions and $qkv
 attempt() { run attend "${qkv[@]}" --output o.npy "$@"; }

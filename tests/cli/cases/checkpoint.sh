@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Runs that are killed, stopped, damaged and continued: the same bits in the end, or a message and nothing overwritten.
 # shellcheck shell=bash disable=SC2154 # run.sh provides the functions and $binary
 made=(--query gen:1 --key gen:2 --value gen:3 --shape "1,3000,2,16" --threads 1)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Standard output that is closed or full: whatever a verb has printed is lost, which is an error.
 # shellcheck shell=bash disable=SC2154 # run.sh provides the functions and $qkv
 tensors 40,2,8 40,2,8 40,2,8

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Two files of benchmark rows: what changed beyond the noise, and the exit code that says so.
 # shellcheck shell=bash disable=SC2154 # run.sh provides the functions
 cp "$here/../report/results.jsonl" old.jsonl

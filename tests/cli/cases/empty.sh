@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Sizes of 0: nothing is computed, outputs have the shape that they should have, exit 0.
 # shellcheck shell=bash disable=SC2154 # run.sh provides the functions and $qkv
 dictionary() { head -c 128 "$1" | tail -c 118 | sed 's/ *$//'; }

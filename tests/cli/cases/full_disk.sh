@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # A disk that fills up while the work goes on: exit 1, the previous output stays, nothing else is left. A checkpoint that
 # cannot be saved does not end the run. On a small disk of our own, in memory.
 # shellcheck shell=bash disable=SC2154 # run.sh provides the functions and $binary

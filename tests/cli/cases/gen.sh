@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # gen:SEED in place of a file: the same tensors, hence the same bits, in one piece and over ranks, and in check.
 # shellcheck shell=bash disable=SC2154 # run.sh provides the functions and $qkv
 errors='s/error [0-9.e+-]*/error N/'

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Made-up inputs that cannot be: what was given, what to do, exit 2, nothing written.
 # shellcheck shell=bash disable=SC2154 # run.sh provides the functions and $qkv
 made=(--query gen:1 --key gen:2 --value gen:3)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Tensors that never change: a seed means the same bytes for ever.
 # shellcheck shell=bash disable=SC2154 # run.sh provides the functions and $qkv
 run generate --shape 3,5 --seed 1 --output a.npy

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # gradient, then check: layouts, dtypes, batches, grouped heads, lengths that differ, patterns; the same bits on every way.
 # shellcheck shell=bash disable=SC2154 # run.sh provides the functions and $qkv
 dictionary() { head -c 128 "$1" | tail -c 118 | sed 's/ *$//'; }

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # A signal stops a gradient, in the forward pass and in the backward pass; nothing is left behind. An input that changes
 # during the run is noticed.
 # shellcheck shell=bash disable=SC2154 # run.sh provides the functions and $qkv

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Gradients that are null: nothing is written, but the checksum is that of the gradient; and the statistics.
 # shellcheck shell=bash disable=SC2154 # run.sh provides the functions and $qkv
 made=(--query gen:1 --key gen:2 --value gen:3 --shape "2,150,4,16" --kv-shape "2,170,2,16" --pattern causal

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Gradients that cannot be: what was given, what was expected, exit 2; no file appears and the previous ones stay.
 # shellcheck shell=bash disable=SC2154 # run.sh provides the functions and $qkv
 tensors 2,8,4,4 2,9,2,4 2,9,2,6

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Gradients over ranks, from and to files: every strategy, transport and order, a budget, with the forward pass before and
 # without it.
 # shellcheck shell=bash disable=SC2154 # run.sh provides the functions and $qkv
@@ -53,7 +54,7 @@ run gradient "${made[@]}" --ring 2 --stats - --kernel generic --threads 1 | sed 
 tensors 6000,4,32 6000,4,32 6000,4,32
 quietly generate --shape 6000,4,32 --seed 4 --output do.npy
 given=("${qkv[@]}" --output-gradient do.npy --pattern "causal+window:500,0")
-run gradient "${given[@]}" "${results[@]}" --memory 1000 | sed -E 's/[0-9]+ bytes([ ;,])/N bytes\1/g; s/ring of [0-9]+/ring of N/g'
+run gradient "${given[@]}" "${results[@]}" --memory 1000 | sed -E 's/(needs|process,|is) [0-9.]+ [KM]iB/\1 N/g; s/\([0-9]+ bytes\)/(N bytes)/; s/ring of [0-9]+/ring of N/g'
 quietly gradient "${given[@]}" "${results[@]}" --memory 12MiB --strategy broadcast
 run check "${given[@]}" "${results[@]}" | unseen
 ls

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Gradients in .safetensors files and in 16 bits: dtypes, names, all tensors of a problem in one file.
 # shellcheck shell=bash disable=SC2154 # run.sh provides the functions and $qkv
 header() { head -c 160 "$1" | grep -a -o '{.*}}'; }

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Every text of --help.
 # shellcheck shell=bash disable=SC2154 # run.sh provides the functions and $qkv
 run --help

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # A signal stops the work; nothing is left behind. The problem would take far longer than the signal to arrive.
 # shellcheck shell=bash disable=SC2154 # run.sh provides the functions and $qkv
 npy q.npy '<f4' False '(60000, 8, 64)' $((60000 * 8 * 64 * 4))

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # What `check` and `--output null` make of results: right ones pass whatever the size of the scores, wrong ones do not.
 # shellcheck shell=bash disable=SC2154 # run.sh provides the functions and $qkv
 tensors 200,2,64 200,2,64 200,2,64

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # A kernel that this processor lacks.
 # shellcheck shell=bash disable=SC2154 # run.sh provides the functions and $qkv
 if "$binary" info | grep -q '^kernels.*avx512'; then skip 'this processor has every kernel'; fi

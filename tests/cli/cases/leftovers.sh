@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # What is being written is left alone; what a killed run has left is replaced.
 # shellcheck shell=bash disable=SC2154 # run.sh provides the functions and $qkv
 tensors 8,2,4 8,2,4 8,2,4

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # An input that is overwritten in place while the work goes on: noticed in the end, exit 1, and the old output stays.
 # shellcheck shell=bash disable=SC2154 # run.sh provides the functions and $qkv
 tensors 5000,2,64 5000,2,64 5000,2,64

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Patterns that cannot be read, or do not fit the length.
 # shellcheck shell=bash disable=SC2154 # run.sh provides the functions and $qkv
 for pattern in '' fully causal+ causal+causal window window: window:-1 window:1,2,3 window:x documents: documents:4,x \

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # A plan of one rank is that rank's row of the plan of all; many ranks are summed up.
 common=(--kernel generic --threads 1 --heads 2 --dim 16)
 run plan "${common[@]}" --length 3000 --ring 40 --pattern causal --order zigzag
@@ -8,7 +9,7 @@ run plan "${common[@]}" --length 100 --ring 2 --rank 1 --json
 # row RANK ARGS...: one rank's figures out of the plan of all ranks.
 row() {
     quietly plan "${@:2}" --all
-    awk -v rank="$1" '$1 == rank && NF == 8' ../out
+    awk -v rank="$1" '$1 == rank && NF == 11' ../out
 }
 
 for problem in '--length 5000 --ring 37 --pattern full' '--length 100K --ring 50 --pattern window:700,90 --order striped' \
@@ -32,7 +33,7 @@ done
 # Gradients.
 run plan "${common[@]}" --length 3000 --pattern causal --backward
 run plan "${common[@]}" --length 3000 --kv-length 70 --value-dim 24 --preset sparse90 --backward --json
-over() { run plan "${common[@]}" --backward "$@" | sed -E 's/holds at most [0-9]+/holds at most N/' | awk 'NF == 8 && /^ / { print $1, $2, $3, $7 } NF != 8 || /^[^ ]/'; }
+over() { run plan "${common[@]}" --backward "$@" | sed -E 's/holds at most [0-9.]+ [KM]iB/holds at most N/' | awk 'NF == 11 && /^ / { print $1, $2, $3, $9 } NF != 11 || /^[^ ]/'; }
 over --length 3000 --ring 3 --order zigzag --pattern causal
 over --length 3000 --ring 3 --strategy broadcast --rank 1 --dtype float16
 over --length 30000 --memory 16M | sed 's/ring of [0-9]*/ring of N/' | head -3

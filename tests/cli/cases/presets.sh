@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Presets are patterns by name; the pictures of the documentation are what the command draws.
 # shellcheck shell=bash disable=SC2154 # run.sh provides the functions, $here and $qkv
 for preset in longnet longnet-causal bigbird longformer sparse90; do

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Packed sequences, lengths of batch elements and masks: from files, over ranks, checked, drawn, refused.
 # shellcheck shell=bash disable=SC2154 # run.sh provides the functions and $qkv
 # integers FILE SHAPE NUMBER...: an int64 array.

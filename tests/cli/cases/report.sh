@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Benchmark rows as Markdown and as a flat table; what the sentences say follows from the rows.
 # shellcheck shell=bash disable=SC2154 # run.sh provides the functions
 cp "$here/../report/results.jsonl" .

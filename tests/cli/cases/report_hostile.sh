@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Labels that would be more than text in a page, a table, a shell or gnuplot are text.
 # shellcheck shell=bash disable=SC2154 # run.sh provides the functions
 command -v gnuplot >/dev/null || skip 'gnuplot is not installed'

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # The page but for its charts, which are gnuplot's, and as many points as there are values; the charts alone; a terminal.
 # shellcheck shell=bash disable=SC2154 # run.sh provides the functions
 command -v gnuplot >/dev/null || skip 'gnuplot is not installed'
@@ -20,3 +21,9 @@ run report results.jsonl -o charts.txt
 cmp <(tail -n +2 printed.txt) charts.txt
 awk 'length > 79 { print "too wide: " $0 }' charts.txt
 ls
+
+# One section alone, as a picture.
+run report results.jsonl --section memory -o memory.svg
+sed -nE 's/^.*<text class="(title|legend)"[^>]*>(.*)<\/text>$/\1: \2/p' memory.svg
+run report results.jsonl --section memory --format text >printed.txt
+grep -E '^(==|- |  [A-Z-] |[A-Z][a-z].* over |Not shown)' printed.txt

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Lines that are no rows, files without any, outputs that cannot be: said, and nothing is written.
 # shellcheck shell=bash disable=SC2154 # run.sh provides the functions
 results=$here/../report/results.jsonl
@@ -52,6 +53,10 @@ attempt one.jsonl --format svg
 attempt one.jsonl --format pdf
 attempt one.jsonl -o
 attempt one.jsonl -q
+attempt one.jsonl --format md --section nothing
+attempt one.jsonl --format md --section backward
+attempt one.jsonl --format md --section failed
+attempt one.jsonl --format csv --section memory
 attempt one.jsonl -o one.jsonl
 attempt one.jsonl -o ./one.jsonl --format md
 attempt one.jsonl -o nowhere/report.md

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Logs of trainings: what is said follows from their steps; lines without a loss are passed over, bad steps are named.
 # shellcheck shell=bash disable=SC2154 # run.sh provides the functions
 cp "$here/../report/training.jsonl" "$here/../report/results.jsonl" .

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Rings of simulated ranks and of threads: the result, what is refused, the plan, and budgets of memory.
 # shellcheck shell=bash disable=SC2154 # run.sh provides the functions and $qkv
 errors='s/error [0-9.e+-]*/error N/'

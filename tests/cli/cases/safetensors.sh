@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # .safetensors files: dtypes, names, several tensors in a file, and files that are not what they should be.
 # shellcheck shell=bash disable=SC2154 # run.sh provides the functions and $qkv
 st=(--query q.safetensors --key k.safetensors --value v.safetensors)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Attention with scores, from and to files: in one piece, in parts and over ranks, and what check says of it.
 # shellcheck shell=bash disable=SC2154 # run.sh provides the functions and $qkv
 tensors 2,90,4,16 2,130,2,16 2,130,2,24

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Gradients with scores, and those of their arrays in one file: in one piece and over ranks.
 # shellcheck shell=bash disable=SC2154 # run.sh provides the functions and $qkv
 tensors 2,90,4,16 2,130,2,16 2,130,2,24

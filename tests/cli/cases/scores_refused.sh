@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Scores that are refused: the character, the values, and what was expected; exit 2, and nothing is written.
 # shellcheck shell=bash disable=SC2154 # run.sh provides the functions and $qkv
 tensors 2,5,4,8 2,7,2,8 2,7,2,8

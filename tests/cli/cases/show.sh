@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Pictures in the terminal: exact while they fit, shaded beyond.
 # shellcheck shell=bash disable=SC2154 # run.sh provides the functions and $qkv
 run show --pattern full --length 1

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # The same pictures in files.
 # shellcheck shell=bash disable=SC2154 # run.sh provides the functions and $qkv
 run show --pattern causal+window:5+documents:20,12 --length 32 --heads 4 --output a.svg

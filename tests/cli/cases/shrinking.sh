@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # An input that shrinks while it is read, and a limit on the size of files: a message, and the previous output stays.
 # shellcheck shell=bash disable=SC2154 # run.sh provides the functions and $qkv
 tensors 20000,2,64 20000,2,64 20000,2,64

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Dilated and block-sparse patterns: in one piece and over ranks, checked against the oracle, with what was computed.
 # shellcheck shell=bash disable=SC2154 # run.sh provides the functions and $qkv
 tensors 1,300,4,16 1,300,2,16 1,300,2,16

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Patterns that are refused: the character, and what was expected there.
 # shellcheck shell=bash disable=SC2154 # run.sh provides the functions
 for pattern in dilated dilated: dilated:64 dilated:0/1 dilated:64/0 dilated:64/65 dilated:64/1/2 dilated:64/1,/2 \

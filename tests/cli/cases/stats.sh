@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # The statistics: every field, and those numbers that do not depend on the machine.
 # shellcheck shell=bash disable=SC2154 # run.sh provides the functions and $qkv
 machine='s/("(compute|total|gflops|tiles|pairs_worked|[a-z_]*_bytes)": )[0-9.e+-]+/\1N/'

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Wrong usage: what was given, what was expected, exit 2.
 # shellcheck shell=bash disable=SC2154 # run.sh provides the functions and $qkv
 run

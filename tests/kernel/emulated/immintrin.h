@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Stands in front of the compiler's header, which is still there for what the processor has: AVX-512 in terms of AVX2.
  */

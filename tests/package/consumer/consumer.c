@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Prints the version after a run that must have gone through OpenMP and the kernels. */
 #include <ringattn/ringattn.h>
 #include <stdio.h>

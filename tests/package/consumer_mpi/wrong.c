@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Compiled with one MPI and linked to the library for another, past the header that refuses it: the library must say so
  * before it hands a handle to an MPI that does not understand it.

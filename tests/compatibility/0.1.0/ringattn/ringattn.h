@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ringattn.h - exact softmax attention, planned before it runs and counted while it runs, in one process or spread over
  * ranks.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * transport.h - how bytes move between ranks. The library brings two transports (ra_comm_sim, ra_comm_threads), and
  * <ringattn/mpi.h> a third; this is what one looks like, for whoever has a network of their own.
