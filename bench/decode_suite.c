@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ringattn bench decode: few queries against long caches, in both layouts, in 16 and in 8 bits, ragged and in pages.
  * Against the bandwidth that reading the same bytes has around each sample; where arithmetic binds, against the peak.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Samples of one case, and their statistics. */
 #ifndef BENCH_SAMPLING_H
 #define BENCH_SAMPLING_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Chooses among several ways to run a problem, and gives the reason against the others: from figures alone. */
 #ifndef CLI_ADVICE_H
 #define CLI_ADVICE_H

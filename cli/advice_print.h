@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Prints advice for people, programs and shells. */
 #ifndef CLI_ADVICE_PRINT_H
 #define CLI_ADVICE_PRINT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The table of options of a verb: args.h parses by it, help.h prints it. */
 #ifndef CLI_ARG_TABLE_H
 #define CLI_ARG_TABLE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* ringattn bench SUITE: measurements of this machine and this library, in one run. */
 #include "bench/bench.h"
 #include "commands.h"

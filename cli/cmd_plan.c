@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ringattn plan: what a run over ranks will do and hold, as a table or a summary of it; for gradients in one piece, the
  * figures of the whole run. Nothing is read or run.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* ringattn quantize: a tensor of keys or values as 8 bits with a scale for each row and head, a block of rows at a
  * time. */
 #include "args.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The error of a stored result against the oracle, and its tolerance. */
 #ifndef CLI_COMPARE_H
 #define CLI_COMPARE_H

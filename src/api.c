@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The public functions: validate, resolve defaults, hand on. Runs of a plan are in api_forward.c. */
 #include "base/checked.h"
 #include "base/cpu.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ra_forward and its oracle, over tensors and over caches: does what is handed in fit the plan? A run without a cache
  * is one with a cache that has neither pages nor scales.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """attention and attention_backward: one call of the library each, from plans that are kept for the next call."""
 
 from __future__ import annotations

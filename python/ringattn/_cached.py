@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """attention over a cache: keys and values in pages, in 8 bits, or both; and quantize, which makes the latter."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """info: the machine and the library as `ringattn info` prints them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * How floats are rounded while a run computes, in every thread alike; what the caller had is put back. Rounding and
  * denormals are as the standard has them. With `flush`, results below the smallest normal number become zeros: weights

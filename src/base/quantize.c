@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Rows of floats as 8 bits and a scale: ra_quantize_rows. What reads them: kernel/template_*.h, exec/reference.c. */
 #include "base/overlap.h"
 #include "base/tensor.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Rows of caches: where they are in pages, and the scales of those of 8 bits. See cache_rows.h. */
 #include "exec/cache_rows.h"
 

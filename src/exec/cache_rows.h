@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Rows of caches: where they are in pages, and the scales of those of 8 bits. Which blocks are needed: keys.c. */
 #ifndef RA_EXEC_CACHE_ROWS_H
 #define RA_EXEC_CACHE_ROWS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The state that the threads of a backward pass share. For gradient_wave.c and gradient_task.c alone. */
 #ifndef RA_EXEC_GRADIENT_WORKER_H
 #define RA_EXEC_GRADIENT_WORKER_H

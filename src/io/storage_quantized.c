@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* 8 bits and scales in files, read as float32. */
 #include "base/checked.h"
 #include "base/status.h"

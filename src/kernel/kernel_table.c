@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The list of kernel tables; which of them this machine can run; which one to use. */
 #include "base/cpu.h"
 #include "kernel/kernel.h"

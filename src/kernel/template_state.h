@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Part of template.h: states of rows: merged, and turned into results. */
 #ifndef RA_KERNEL_TEMPLATE_STATE_H
 #define RA_KERNEL_TEMPLATE_STATE_H

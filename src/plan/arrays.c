@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Checks that outputs share no memory with arrays of the pattern. See arrays.h. */
 #include "plan/arrays.h"
 

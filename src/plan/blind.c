@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Whether a query sees no key at all. Every run asks this for every row that it finishes. See pattern.h. */
 #include "base/checked.h"
 #include "plan/row_bits.h"

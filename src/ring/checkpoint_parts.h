@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The struct of a checkpoint, and the functions that checkpoint*.c share. */
 #ifndef RA_RING_CHECKPOINT_PARTS_H
 #define RA_RING_CHECKPOINT_PARTS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The checkpoint files of ranks that are processes, and the file that ties them together. */
 #include "ring/checkpoint.h"
 #include "ring/checkpoint_parts.h"

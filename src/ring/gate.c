@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A gate keeps an owner of rows from leaving while others read them. See gate.h. */
 #include "ring/gate.h"
 

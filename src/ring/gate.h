@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Gates, for ranks that share memory: rows of another rank are read only while their owner keeps them. */
 #ifndef RA_RING_GATE_H
 #define RA_RING_GATE_H

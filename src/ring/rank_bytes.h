@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Bytes of a rank: its blocks of memory, each taken once for the whole run. */
 #ifndef RA_RING_RANK_BYTES_H
 #define RA_RING_RANK_BYTES_H

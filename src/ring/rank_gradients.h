@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A pass of a backward run on one rank: the rows that stay, the tasks of a step, and the gradients at the end. */
 #ifndef RA_RING_RANK_GRADIENTS_H
 #define RA_RING_RANK_GRADIENTS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The memory of a rank. All of it is taken before anything is read. */
 #ifndef RA_RING_RANK_MEMORY_H
 #define RA_RING_RANK_MEMORY_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Functions that the supplies with slots share. */
 #include "ring/supply.h"
 

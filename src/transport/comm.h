@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A communicator: a transport, or a flag that all ranks are simulated. */
 #ifndef RA_TRANSPORT_COMM_H
 #define RA_TRANSPORT_COMM_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Functions that transports share: checks of an operation's arguments, and the length of its message. */
 #ifndef RA_TRANSPORT_MESSAGE_H
 #define RA_TRANSPORT_MESSAGE_H

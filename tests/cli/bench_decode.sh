@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # bench_decode.sh RINGATTN: every case of the suite of decoding is right and kept as a row.
 set -euo pipefail
 binary=$(realpath "$1")

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Caches: keys and values in pages and in 8 bits, against the same keys and values in one piece. Pages are permuted,
  * shared and repeated; entries of the table that no key needs are anything.

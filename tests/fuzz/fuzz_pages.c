@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Any bytes as the table of a cache with pages, and as the shape of what it leads to: refused, and then with the first
  * entry that is no page and that a valid key needs; or accepted, and then rows are as the oracle has them.

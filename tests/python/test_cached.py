@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Caches from Python: pages and 8 bits against the same keys and values in one piece."""
 
 import naive

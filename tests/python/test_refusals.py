@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is refused, by which exception, and with which values; exceptions survive pickling."""
 
 import copy

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Precision: which kernels are exact, what is refused with which reason, and inputs that fast is not for. */
 #include "kernel/kernel.h"
 #include "plan/plan.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* ra_quantize_rows: the bound on its errors, zeros, the least floats, places that it leaves alone, what it refuses. */
 #include "ringattn/ringattn.h"
 #include "support/random.h"

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Words that do not belong into the tree: marks of work that is left to do, and phrases that must be read twice. A plan is
 # the place for the first; the second have a usual one: the name of the number, "cannot be read", "except".
 set -euo pipefail

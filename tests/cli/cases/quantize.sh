@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Keys and values of 8 bits in files: what is in them, runs in one piece and over ranks, what is refused.
 # shellcheck shell=bash disable=SC2154 # run.sh provides the functions and $qkv
 header() { LC_ALL=C grep -ao '{"scale[][{}":,A-Za-z0-9_]*}}' "$1"; }
