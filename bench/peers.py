@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """ringattn beside PyTorch and JAX on this machine: one process, interleaved calls, medians, and the error of each.
 
-    build/torch/bin/python bench/peers.py [--rounds N] [--least] [--only TEXT] [--without flex,JAX]
+    build/torch/bin/python bench/peers.py [--rounds N] [--least | --cpu-time] [--only TEXT] [--without flex,JAX]
 
 A row is a problem of peers_cases.py. Times are those of one call, forward, or forward and backward for training. The
 error is the largest difference from float64 over rows that are recomputed, relative to the largest element. After the
@@ -66,17 +66,17 @@ def calls_of(run) -> int:
     return max(1, int(0.002 / (time.perf_counter() - started)))
 
 
-def measure(runs: dict, rounds: int, least: bool) -> dict:
+def measure(runs: dict, rounds: int, least: bool, clock=time.perf_counter) -> dict:
     """The median or least time of a call of each, in milliseconds. Contenders take turns, each round in another order."""
     counts = {name: calls_of(run) for name, run in runs.items()}
     times = {name: [] for name in runs}
     names = list(runs)
     for turn in range(rounds):
         for name in names[turn % len(names) :] + names[: turn % len(names)]:
-            started = time.perf_counter()
+            started = clock()
             for _ in range(counts[name]):
                 runs[name]()
-            times[name].append((time.perf_counter() - started) / counts[name] * 1e3)
+            times[name].append((clock() - started) / counts[name] * 1e3)
     return {name: min(values) if least else statistics.median(values) for name, values in times.items()}
 
 
@@ -110,14 +110,17 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--least", action="store_true", help="least times in place of medians, for a loaded machine")
+    parser.add_argument("--cpu-time", action="store_true",
+                        help="least CPU times of one thread: other work on the machine hardly changes them")
     parser.add_argument("--only", default="", help=f"problems whose name or dtype has this text, or the {RING}")
     parser.add_argument("--without", default="", help="contenders to leave out: PyTorch, flex, JAX")
     options = parser.parse_args()
-    torch.set_num_threads(len(os.sched_getaffinity(0)))
+    torch.set_num_threads(1 if options.cpu_time else len(os.sched_getaffinity(0)))
     left_out = {name.lower() for name in options.without.split(",")}
     names = [name for name in CONTENDERS if name.lower() not in left_out]
     load = os.getloadavg()[0]
-    kind = "least" if options.least else "median"
+    kind = "least CPU time" if options.cpu_time else "least" if options.least else "median"
+    clock = time.process_time if options.cpu_time else time.perf_counter
     print(f"{kind} of {options.rounds} in ms; {processor()}, {torch.get_num_threads()} threads, load {load:.1f} before; "
           f"PyTorch {torch.__version__}; ringattn {ringattn.__version__}; {datetime.date.today()}\n")
     print("| problem | dtype | " + " | ".join(names) + " |\n|---|---|" + "---|" * len(names), flush=True)
@@ -131,7 +134,7 @@ def main() -> int:
         if "ringattn" not in runs:
             break
         found = errors(case, tensors, {name: run() for name, run in runs.items()})
-        times = measure(runs, options.rounds, options.least)
+        times = measure(runs, options.rounds, options.least or options.cpu_time, clock)
         print(f"| {case.name} | {case.dtype} | " + " | ".join(cell(name, times, found) for name in names) + " |",
               flush=True)
     for where, text in notes.items():

@@ -37,6 +37,8 @@ def _call(function, case: Case, tensors):
 def ours(case: Case, tensors):
     """ringattn.torch.attention."""
     options = dict(pattern="full" if case.sees == "full" else "causal", layout="bhsd")
+    if torch.get_num_threads() == 1:
+        options["threads"] = 1
     if case.sees == "window":
         options["pattern"] = f"causal+window:{case.window - 1},0"
     elif case.sees == "padded":

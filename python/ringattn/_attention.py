@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import sys
 import threading
 from ctypes import byref
@@ -148,8 +149,23 @@ def _numpy_signature(array):
     return array.dtype, array.shape, array.strides
 
 
+_HEAD = object.__basicsize__
+_pointer_at = ctypes.c_void_p.from_address
+
+
 def _numpy_address(array):
+    # Where NumPy's arrays have their pointer; array.ctypes.data takes four times as long.
+    return _pointer_at(id(array) + _HEAD).value
+
+
+def _slow_numpy_address(array):
     return array.ctypes.data
+
+
+def _has_pointer_behind_head() -> bool:
+    """Whether _numpy_address is right for this interpreter and this NumPy."""
+    array = np.zeros(3)[1:]
+    return sys.implementation.name == "cpython" and _numpy_address(array) == array.ctypes.data
 
 
 def _numpy_writable(array):
@@ -169,7 +185,14 @@ def _torch_empty(shape, dtype):
 
 # For arrays of these types a call that was made before needs no views: signature, address, whether an array can be
 # written, and a new array.
-_kinds = {np.ndarray: (_numpy_signature, _numpy_address, _numpy_writable, np.empty)}
+_kinds = {
+    np.ndarray: (
+        _numpy_signature,
+        _numpy_address if _has_pointer_behind_head() else _slow_numpy_address,
+        _numpy_writable,
+        np.empty,
+    )
+}
 
 
 def _kind_of(array):
