@@ -14,6 +14,7 @@ import numpy as np
 from ._arrays import View, empty, finish, from_numpy, is_torch, refuse_gradient, view_of, wants_gradient
 from ._cached import attention_cached
 from ._errors import ArgumentError, BudgetError
+from ._info import bytes_text
 from ._library import F32, Tensor, backward, check, forward
 from ._problem import Plan, Watch, check_wanted, given_arrays, lse_tensor, places_of, progress_function, tensor_of
 
@@ -93,7 +94,8 @@ def _check_memory(plan: Plan, is_backward: bool, memory) -> None:
     needed = plan.describe(is_backward).peak_bytes
     if needed > memory:
         raise BudgetError(
-            f"the plan needs {needed} bytes beyond the tensors, {needed - memory} more than memory={memory} allows; "
+            f"the plan needs {bytes_text(needed)} ({needed} bytes) beyond the tensors, {bytes_text(needed - memory)} "
+            f"more than memory={memory} allows; "
             "fewer threads need less"
         )
 

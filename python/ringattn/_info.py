@@ -37,10 +37,10 @@ class Info(NamedTuple):
             ("instruction sets", " ".join(self.instruction_sets)),
             ("kernels", kernels),
             ("threads", self.threads),
-            ("L1 data cache", _bytes_text(self.l1_bytes)),
-            ("L2 cache", _bytes_text(self.l2_bytes)),
-            ("L3 cache", _bytes_text(self.l3_bytes)),
-            ("memory", _bytes_text(self.memory_bytes)),
+            ("L1 data cache", bytes_text(self.l1_bytes)),
+            ("L2 cache", bytes_text(self.l2_bytes)),
+            ("L3 cache", bytes_text(self.l3_bytes)),
+            ("memory", bytes_text(self.memory_bytes)),
             ("compiler", self.compiler),
             ("OpenMP", self.openmp or "no"),
             ("MPI", ", ".join(self.mpi) or "no"),
@@ -48,7 +48,7 @@ class Info(NamedTuple):
         return "\n".join(f"{name:<18}{value}" for name, value in lines)
 
 
-def _bytes_text(count: int) -> str:
+def bytes_text(count: int) -> str:
     if count <= 0:
         return "unknown"
     size, unit = float(count), "bytes"
