@@ -10,10 +10,9 @@
 #include <math.h>
 #include <string.h>
 
-/* relu(x)^2 = x (x + |x|) / 2, without a branch; they may be the same. */
+/* relu(x)^2 = x (x + |x|) / 2, without a branch. */
 static void activate(int64_t count, const float *hidden, float *active)
 {
-#pragma omp simd
     for (int64_t i = 0; i < count; i++)
         active[i] = 0.5F * hidden[i] * (hidden[i] + fabsf(hidden[i]));
 }
@@ -21,7 +20,6 @@ static void activate(int64_t count, const float *hidden, float *active)
 /* d *= 2 relu(hidden) */
 static void activate_backward(int64_t count, const float *hidden, float *d)
 {
-#pragma omp simd
     for (int64_t i = 0; i < count; i++)
         d[i] *= hidden[i] + fabsf(hidden[i]);
 }
@@ -46,8 +44,8 @@ void lm_mlp(lm_model *m, int64_t layer, const float *before, float *x, float *ne
             lm_piece at = lm_piece_at(m, s);
             for (int64_t v = first; v < first + values; v++)
                 x[v] += before[v];
-            go_up(m, &b, s.count, x + first, at.normed, at.active);
-            activate(s.count * wide, at.active, at.active);
+            go_up(m, &b, s.count, x + first, at.normed, at.hidden);
+            activate(s.count * wide, at.hidden, at.active);
             memcpy(next + first, x + first, (size_t)values * sizeof(float));
             lm_rows_by_rows(s.count, embed, wide, at.active, m->parameters + b.w_down, 1, next + first);
         }

@@ -121,13 +121,11 @@ static void norm_row_backward(int64_t width, const float *x, const float *weight
 {
     double inverse = inverse_rms(width, x);
     float straight = (float)inverse;
-#pragma omp simd
     for (int64_t i = 0; i < width; i++) {
         sums[i] += d_out[i] * x[i] * straight;
         d_out[i] *= weight[i];
     }
     float back = (float)(dot(width, d_out, x) * inverse * inverse * inverse / (double)width);
-#pragma omp simd
     for (int64_t i = 0; i < width; i++)
         d[i] += d_out[i] * straight - x[i] * back;
 }
