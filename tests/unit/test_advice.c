@@ -80,7 +80,7 @@ static void what_costs_most(void **state)
 
     lost.time = (model_prediction){1.5, 1, 0.1, 0.1, 0.3};
     lost.work.all.bytes = 2e9;
-    assert_string_equal(reason_of(&lost, &best), "50% slower: copying 2e+09 bytes takes 0.3 s");
+    assert_string_equal(reason_of(&lost, &best), "50% slower: copying 1.863 GiB takes 0.3 s");
 
     lost.time = (model_prediction){1.5, 1, 0.1, 0.3, 0.1};
     lost.work.all.regions = 64;

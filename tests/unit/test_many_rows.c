@@ -77,21 +77,21 @@ static void a_report_of_many_rows(void **state)
     remove("many.jsonl");
 }
 
-/* Every two rows are a line of their own. */
+/* Every three rows are a line of their own. */
 static void a_report_of_many_lines(void **state)
 {
     (void)state;
-    enum { LINES = 3000 };
+    enum { LINES = 4500 };
     static const char *(*const FORMS[])(document * d, FILE * stream) = {document_html, document_markdown, document_svg,
                                                                         document_text};
     rows r = {0};
     for (int i = 0; i < LINES; i++) {
         char pattern[32];
-        snprintf(pattern, sizeof pattern, "window:%d,0", i / 2);
+        snprintf(pattern, sizeof pattern, "window:%d,0", i / 3);
         made_rows_add(&r, &(made_row){.suite = "memory",
                                       .pattern = pattern,
-                                      .length = 1000,
-                                      .ring_size = 2 + i % 2,
+                                      .length = 1000 + 1000 * (i % 3),
+                                      .ring_size = 2,
                                       .strategy = "ring",
                                       .planned = 1000,
                                       .peak = 900});
