@@ -8,7 +8,11 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 program() {
     sed -n '/^ \*     #include/,/^ \*     }$/ s/^ \*\( \{5\}\)\{0,1\}//p' "$1"
 }
-program include/ringattn/ringattn.h | diff -u - examples/causal.c
-program include/ringattn/multihead.h | diff -u - examples/layer.c
+# unlicensed FILE: what follows its licence line.
+unlicensed() {
+    sed '1 { /SPDX-License-Identifier/d }' "$1"
+}
+program include/ringattn/ringattn.h | diff -u - <(unlicensed examples/causal.c)
+program include/ringattn/multihead.h | diff -u - <(unlicensed examples/layer.c)
 # shellcheck disable=SC2016 # back-quotes of Markdown
-sed -n '/^```c$/,/^```$/ { /^```/!p }' docs/SCORES.md | diff -u - examples/scores.c
+sed -n '/^```c$/,/^```$/ { /^```/!p }' docs/SCORES.md | diff -u - <(unlicensed examples/scores.c)
