@@ -7,7 +7,7 @@ import ctypes
 from ctypes import byref
 from typing import NamedTuple, Tuple
 
-from ._library import KERNEL_NAMES, SystemInfo, check, folder, lib, version
+from ._library import BytesText, KERNEL_NAMES, SystemInfo, check, folder, lib, version
 
 
 class Info(NamedTuple):
@@ -51,12 +51,7 @@ class Info(NamedTuple):
 def bytes_text(count: int) -> str:
     if count <= 0:
         return "unknown"
-    size, unit = float(count), "bytes"
-    for larger in ("KiB", "MiB", "GiB"):
-        if size < 1024:
-            break
-        size, unit = size / 1024, larger
-    return f"{size:.2f}".rstrip("0").rstrip(".") + f" {unit}"
+    return lib.ra_bytes_text(count, BytesText()).decode()
 
 
 def info() -> Info:

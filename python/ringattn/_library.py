@@ -181,6 +181,8 @@ def _declare(name: str, result, *arguments):
 
 _declare("ra_version", c_char_p)
 _declare("ra_last_message", c_char_p)
+BytesText = c_char * 32  # RA_BYTES_TEXT
+_declare("ra_bytes_text", c_char_p, c_int64, BytesText)
 _declare("ra_problem_init", c_int, POINTER(Problem), c_size_t)
 _declare("ra_options_init", c_int, POINTER(Options), c_size_t)
 _declare("ra_score_arrays_init", c_int, POINTER(ScoreArrays), c_size_t)

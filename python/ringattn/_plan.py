@@ -7,6 +7,7 @@ from typing import NamedTuple, Optional, Tuple
 
 from ._arrays import view_of
 from ._errors import ArgumentError
+from ._info import bytes_text
 from ._library import KERNEL_NAMES, check, lib
 from ._problem import Plan, given_arrays, places_of, tensor_of
 
@@ -39,7 +40,7 @@ class PlanSummary(NamedTuple):
         text = (
             f"{what} in one piece, kernel {self.kernel}; {self.pattern}{scores}, length {self.length}\n"
             f"{self.pairs_visible:.4g} visible pairs, {self.pairs_worked:.4g} worked in {self.tiles:.4g} tiles, "
-            f"{self.flops:.4g} flops; holds at most {self.peak_bytes} bytes beyond the tensors"
+            f"{self.flops:.4g} flops; holds at most {bytes_text(self.peak_bytes)} beyond the tensors"
         )
         return text + (f"\n{self.density:.6g} of the blocks are kept" if self.density < 1 else "")
 
