@@ -108,12 +108,13 @@ one_thread+='|results'
 one_thread+='|exact_sum|reference_scores|ring_budget|ring_memory|ring_plan|rows|safetensors|schedule|score_gradients|scores|sieve|special|status|storage_.*|tensor|tiles|verify)(_.*)?)$'
 
 # Installing says nothing new about memory or threads, and a sanitized library needs a sanitized program around it.
+# test_verify runs the kernels and the oracle of other tests many times: ten minutes. cli_verify runs its code.
 stage_sanitize() {
     [[ -n ${RINGATTN_SLOW:-} ]] || export RINGATTN_SANITIZED=1
     # Before LLVM 17 the interceptor of __tls_get_addr takes some blocks for what old C libraries had, and the search for
     # leaks then reads where nothing is, once in a few hundred runs.
     UBSAN_OPTIONS=print_stacktrace=1 ASAN_OPTIONS=allocator_may_return_null=1:intercept_tls_get_addr=0 \
-        LSAN_OPTIONS=suppressions=$PWD/tools/leaks.txt:print_suppressions=0 suite address -LE '^(slow|install)$'
+        LSAN_OPTIONS=suppressions=$PWD/tools/leaks.txt:print_suppressions=0 suite address -LE '^(slow|install)$' -E '^test_verify$'
     # Archer tells the thread sanitizer how OpenMP synchronises; without it every barrier looks like a race.
     local llvm
     llvm=$(dirname "$(readlink -f "$(command -v clang)")")/..
