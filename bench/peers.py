@@ -2,6 +2,7 @@
 """ringattn beside PyTorch and JAX on this machine: one process, interleaved calls, medians, and the error of each.
 
     build/torch/bin/python bench/peers.py [--rounds N] [--least | --cpu-time] [--only TEXT] [--without flex,JAX]
+        [--output FILE]
 
 A row is a problem of peers_cases.py. Times are those of one call, forward, or forward and backward for training. The
 error is the largest difference from float64 over rows that are recomputed, relative to the largest element. After the
@@ -19,6 +20,7 @@ from pathlib import Path
 import torch
 
 import ringattn
+import peers_rows
 from peers_cases import CASES, Case
 from peers_contenders import CONTENDERS
 
@@ -66,8 +68,8 @@ def calls_of(run) -> int:
     return max(1, int(0.002 / (time.perf_counter() - started)))
 
 
-def measure(runs: dict, rounds: int, least: bool, clock=time.perf_counter) -> dict:
-    """The median or least time of a call of each, in milliseconds. Contenders take turns, each round in another order."""
+def measure(runs: dict, rounds: int, clock=time.perf_counter) -> dict:
+    """Times of a call of each, in milliseconds. Contenders take turns, each round in another order."""
     counts = {name: calls_of(run) for name, run in runs.items()}
     times = {name: [] for name in runs}
     names = list(runs)
@@ -77,7 +79,7 @@ def measure(runs: dict, rounds: int, least: bool, clock=time.perf_counter) -> di
             for _ in range(counts[name]):
                 runs[name]()
             times[name].append((clock() - started) / counts[name] * 1e3)
-    return {name: min(values) if least else statistics.median(values) for name, values in times.items()}
+    return times
 
 
 def contenders(case: Case, tensors, names):
@@ -114,10 +116,13 @@ def main() -> int:
                         help="least CPU times of one thread: other work on the machine hardly changes them")
     parser.add_argument("--only", default="", help=f"problems whose name or dtype has this text, or the {RING}")
     parser.add_argument("--without", default="", help="contenders to leave out: PyTorch, flex, JAX")
+    parser.add_argument("--output", default="", help="adds rows to FILE, which ringattn report draws")
     options = parser.parse_args()
     torch.set_num_threads(1 if options.cpu_time else len(os.sched_getaffinity(0)))
     left_out = {name.lower() for name in options.without.split(",")}
     names = [name for name in CONTENDERS if name.lower() not in left_out]
+    least = options.least or options.cpu_time
+    machine = peers_rows.machine(processor())
     load = os.getloadavg()[0]
     kind = "least CPU time" if options.cpu_time else "least" if options.least else "median"
     clock = time.process_time if options.cpu_time else time.perf_counter
@@ -134,7 +139,11 @@ def main() -> int:
         if "ringattn" not in runs:
             break
         found = errors(case, tensors, {name: run() for name, run in runs.items()})
-        times = measure(runs, options.rounds, options.least or options.cpu_time, clock)
+        samples = measure(runs, options.rounds, clock)
+        times = {name: (min if least else statistics.median)(values) for name, values in samples.items()}
+        if options.output:
+            peers_rows.add(options.output, [peers_rows.row(case, name, values, least, found[name], machine)
+                                            for name, values in samples.items()])
         print(f"| {case.name} | {case.dtype} | " + " | ".join(cell(name, times, found) for name in names) + " |",
               flush=True)
     for where, text in notes.items():

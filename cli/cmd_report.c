@@ -48,8 +48,8 @@ static int parse(report_job *job, int argc, char **argv)
          .kind = ARG_TEXT,
          .metavar = "NAME",
          .target = &job->section,
-         .help = "one section alone: summary, memory, speed, methods, ranks, backward, roofline, dilated,\n"
-                 "published, failed or cases; --format svg makes one picture of its charts"},
+         .help = "one section alone: summary, memory, speed, lengths, methods, ranks, backward, roofline,\n"
+                 "dilated, published, failed or cases; --format svg makes one picture of its charts"},
     };
     const arg_command command = {
         .verb = "report",

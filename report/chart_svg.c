@@ -5,6 +5,7 @@
  */
 #include "chart_svg.h"
 
+#include "bars.h"
 #include "escape.h"
 #include "gnuplot.h"
 
@@ -29,6 +30,11 @@ static const colour *colour_of(int red)
     if (red == GNUPLOT_REFERENCE)
         return &REFERENCE;
     return red == GNUPLOT_GRID ? &GRID : &SERIES[(red - 1) % COLOURS];
+}
+
+const char *chart_svg_colour(int series)
+{
+    return colour_of(series % (GNUPLOT_REFERENCE - 1) + 1)->light;
 }
 
 static void write_dark(FILE *stream, const colour *c)
@@ -122,7 +128,13 @@ static void edit(editor *e)
         fputc(*e->at++, e->stream);
 }
 
-const char *chart_svg(arena *a, const chart *c, FILE *stream)
+int chart_svg_height(const chart *c)
+{
+    return c->bars ? bars_height(c) : GNUPLOT_HEIGHT;
+}
+
+/* What gnuplot draws. */
+static const char *write_drawn(arena *a, const chart *c, FILE *stream)
 {
     char *drawn = NULL;
     const char *problem = gnuplot_draw(a, c, GNUPLOT_SVG, &drawn);
@@ -140,13 +152,24 @@ const char *chart_svg(arena *a, const chart *c, FILE *stream)
     return NULL;
 }
 
+const char *chart_svg(arena *a, const chart *c, FILE *stream)
+{
+    if (!c->bars)
+        return write_drawn(a, c, stream);
+    bars_svg(c, stream);
+    return NULL;
+}
+
 void chart_svg_mark(const chart *c, int series, double size, FILE *stream)
 {
     if (c->series[series].reference)
         fprintf(stream,
                 "<path d=\"M%g 0H%g\" fill=\"none\" stroke=\"%s\" stroke-width=\"%g\" stroke-dasharray=\"%g\"/>",
                 -size / 2, size / 2, REFERENCE.light, size / 8, size / 4);
+    else if (c->bars)
+        fprintf(stream, "<rect x=\"%g\" y=\"%g\" width=\"%g\" height=\"%g\" fill=\"currentColor\" color=\"%s\"/>",
+                -size / 2, -size / 3, size, 2 * size / 3, chart_svg_colour(series));
     else
         fprintf(stream, "<use href=\"#%s-gpPt%d\" transform=\"scale(%g)\" fill=\"none\" color=\"%s\"/>", c->id,
-                gnuplot_symbol(series), size / 3, colour_of(series % (GNUPLOT_REFERENCE - 1) + 1)->light);
+                gnuplot_symbol(series), size / 3, chart_svg_colour(series));
 }

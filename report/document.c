@@ -5,8 +5,8 @@
 #include <string.h>
 
 static void (*const SECTIONS[])(arena *a, const rows *r, section *s) = {
-    section_summary,  section_memory,  section_speed,     section_methods, section_ranks, section_backward,
-    section_roofline, section_dilated, section_published, section_failed,  section_cases,
+    section_summary,  section_memory,   section_speed,   section_lengths,   section_methods, section_ranks,
+    section_backward, section_roofline, section_dilated, section_published, section_failed,  section_cases,
 };
 enum { SECTION_COUNT = sizeof SECTIONS / sizeof *SECTIONS };
 

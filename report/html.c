@@ -74,8 +74,10 @@ static const char *write_chart(arena *a, const chart *c, FILE *stream)
     fprintf(stream, "<figure id=\"%s\" data-points=\"%d\">\n", c->id, points);
     write_element(stream, "figcaption", "", c->title);
     if (points) {
-        fprintf(stream, "<svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"", GNUPLOT_WIDTH, GNUPLOT_HEIGHT);
-        escape_markup(stream, arena_text(a, "%s: %d points, %s over %s", c->title, points, c->y_axis, c->x_axis));
+        fprintf(stream, "<svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"", GNUPLOT_WIDTH, chart_svg_height(c));
+        escape_markup(stream, c->bars
+                                  ? arena_text(a, "%s: %d bars, %s", c->title, points, c->y_axis)
+                                  : arena_text(a, "%s: %d points, %s over %s", c->title, points, c->y_axis, c->x_axis));
         fputs("\">\n", stream);
         problem = chart_svg(a, c, stream);
         fputs("</svg>\n", stream);

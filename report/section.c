@@ -101,6 +101,19 @@ bool chart_add(arena *a, chart *c, const char *name, const chart_point *point)
     return add(a, c, name, false, point);
 }
 
+bool chart_bar(arena *a, chart *c, const char *name, const chart_point *bar)
+{
+    int count = chart_points(c);
+    chart_point point = *bar;
+    if (count >= CHART_SERIES_MOST) {
+        c->left_out_count++;
+        return false;
+    }
+    point.x = count + 1;
+    point.low = point.high = point.y;
+    return chart_add(a, c, name, &point);
+}
+
 void chart_refer(arena *a, chart *c, const char *name, double x, double y)
 {
     const chart_point point = {.x = x, .y = y, .low = y, .high = y, .hover = ""};
@@ -117,8 +130,8 @@ int chart_points(const chart *c)
 
 const char *chart_left_out(arena *a, const chart *c)
 {
-    return c->left_out_count ? arena_text(a, "%d more lines are not drawn: more than %d cannot be told apart.",
-                                          c->left_out_count, CHART_SERIES_MOST)
+    return c->left_out_count ? arena_text(a, "%d more %s are not drawn: more than %d cannot be told apart.",
+                                          c->left_out_count, c->bars ? "bars" : "lines", CHART_SERIES_MOST)
                              : NULL;
 }
 

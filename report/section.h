@@ -13,7 +13,8 @@ typedef struct chart_point {
     double x, y;
     double low, high; /* the quartiles of y; y where it has no spread */
     const char *hover;
-    double beside; /* is drawn this part of x to the right, so that points of one place can be told apart */
+    double beside;             /* is drawn this part of x to the right, so that points of one place can be told apart */
+    const char *label, *shown; /* of bars: their name, and their value as a text */
 } chart_point;
 
 typedef struct chart_series {
@@ -35,6 +36,7 @@ typedef struct chart {
     const char *x_axis, *y_axis;
     chart_scale x_scale, y_scale;
     bool joined;         /* points of a series are joined by lines, in the order of x */
+    bool bars;           /* each point is a bar as long as its y, see bars.h */
     const char *missing; /* what to say when there is nothing to show */
     chart_series *series;
     int count;
@@ -44,7 +46,7 @@ typedef struct chart {
     places left_out_names;
 } chart;
 
-/* Series of data in a chart, and lines to compare with; nobody can tell more of them apart. */
+/* Series of data in a chart, lines to compare with, and bars; nobody can tell more of them apart. */
 enum { CHART_SERIES_MOST = 48 };
 
 /* Cells are in rows, one after the other. */
@@ -83,13 +85,17 @@ chart *section_chart(arena *a, section *s, const chart *form);
  */
 bool chart_add(arena *a, chart *c, const char *name, const chart_point *point);
 
-/* The same for a line to compare with. */
+/* A bar of that series, behind those that it has; its x is not looked at. False: there are CHART_SERIES_MOST already.
+ */
+bool chart_bar(arena *a, chart *c, const char *name, const chart_point *bar);
+
+/* A point of a line to compare with; in a chart of bars it is a line at y. */
 void chart_refer(arena *a, chart *c, const char *name, double x, double y);
 
 /* How many points are data. */
 int chart_points(const chart *c);
 
-/* A sentence that says how many series are not shown; NULL: none. */
+/* A sentence that says how many series or bars are not shown; NULL: none. */
 const char *chart_left_out(arena *a, const chart *c);
 
 /* `heads` names the columns, separated by '|'; a '#' behind a name: numbers. */
@@ -110,6 +116,7 @@ void table_cell(arena *a, table *t, const char *format, ...) __attribute__((form
 void section_summary(arena *a, const rows *r, section *s);
 void section_memory(arena *a, const rows *r, section *s);
 void section_speed(arena *a, const rows *r, section *s);
+void section_lengths(arena *a, const rows *r, section *s);
 void section_methods(arena *a, const rows *r, section *s);
 void section_ranks(arena *a, const rows *r, section *s);
 void section_backward(arena *a, const rows *r, section *s);

@@ -10,7 +10,7 @@ enum { MARGIN = 16, TITLE = 30, LEGEND = 20, WIDTH = GNUPLOT_WIDTH + 2 * MARGIN 
 static int height_of(const chart *c)
 {
     int lines = c->count + (c->left_out_count > 0);
-    return TITLE + (chart_points(c) ? GNUPLOT_HEIGHT + lines * LEGEND : LEGEND) + MARGIN;
+    return TITLE + (chart_points(c) ? chart_svg_height(c) + lines * LEGEND : LEGEND) + MARGIN;
 }
 
 static void write_text(FILE *stream, const char *class, int x, int y, const char *text)
@@ -31,7 +31,7 @@ static const char *write_chart(arena *a, const chart *c, int top, FILE *stream)
     fprintf(stream, "<g transform=\"translate(%d %d)\">\n", MARGIN, top);
     const char *problem = chart_svg(a, c, stream);
     fputs("</g>\n", stream);
-    top += GNUPLOT_HEIGHT;
+    top += chart_svg_height(c);
     for (int i = 0; i < c->count && !problem; i++) {
         int middle = top + i * LEGEND + LEGEND / 2;
         fprintf(stream, "<g transform=\"translate(%d %d)\">", MARGIN + 16, middle);

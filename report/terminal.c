@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sentences and charts for a terminal; tables of rows are too wide for one. */
+#include "bars.h"
 #include "document.h"
 #include "gnuplot.h"
 
@@ -48,16 +49,22 @@ static void write_drawn(FILE *stream, const char *drawn)
 static const char *write_chart(arena *a, const chart *c, FILE *stream)
 {
     char *drawn = NULL;
+    const char *problem = NULL;
     fprintf(stream, "\n%s\n", c->title);
     if (!chart_points(c)) {
         write_wrapped(stream, "  ", arena_text(a, "Not shown: %s.", c->missing));
         return NULL;
     }
-    const char *problem = gnuplot_draw(a, c, GNUPLOT_CHARACTERS, &drawn);
+    if (c->bars)
+        bars_text(c, stream);
+    else
+        problem = gnuplot_draw(a, c, GNUPLOT_CHARACTERS, &drawn);
     if (problem)
         return problem;
-    write_drawn(stream, drawn);
-    write_legend(c, stream);
+    if (!c->bars) {
+        write_drawn(stream, drawn);
+        write_legend(c, stream);
+    }
     const char *left_out = chart_left_out(a, c);
     if (left_out)
         write_wrapped(stream, "  ", left_out);

@@ -26,7 +26,7 @@
         };
         for (const svg of figure.querySelectorAll(":scope > svg"))
             small += svg.getBoundingClientRect().width < 200;
-        for (const use of figure.querySelectorAll(".point use"))
+        for (const use of figure.querySelectorAll(".point use, .point rect"))
             faintest = Math.min(faintest, contrast(style(use, "color"), card));
         for (const text of figure.querySelectorAll("text"))
             faintest = Math.min(faintest, contrast(style(text, "fill"), card) / 1.5);

@@ -34,7 +34,9 @@ runs=$(rows results.jsonl '"run 16384 R=' '"float32"')
 lengths=$(rows results.jsonl '"plan ' '"ring_size":8,')
 compared=$(($(rows results.jsonl '"suite":"compare"') + $(rows results.jsonl '"suite":"seed-table"')))
 page results.jsonl \
-    speed=2 \
+    speed-peak="$(rows results.jsonl '"suite":"kernel"' "$ok")" \
+    speed-others=0 \
+    speed-lengths=2 \
     memory-rings=$((2 * runs)) \
     memory-lengths=$((lengths + 1)) \
     throughput=$compared \

@@ -246,24 +246,57 @@ static void roofs_of_gradients(void **state)
     rows_free(&r);
 }
 
+/* Bars: a part of the peak, for decoding of the bandwidth. */
+static void speed_beside_the_peak(void **state)
+{
+    (void)state;
+    rows r = {0};
+    made_rows_add(&r, &(made_row){.suite = "compare", .length = 64, .seconds = 1, .of_peak = 0.5});
+    assert_int_equal(points(section_speed, &r, 0), 0);
+    says_not(section_speed, &r, "reach");
+    made_rows_add(&r, &(made_row){.length = 8192, .seconds = 1, .of_peak = 0.8});
+    made_rows_add(
+        &r, &(made_row){.suite = "backward", .direction = "backward", .length = 64, .seconds = 1, .of_peak = 0.7});
+    made_rows_add(&r, &(made_row){.length = 128, .seconds = 1}); /* nothing to divide by */
+    assert_int_equal(points(section_speed, &r, 0), 2);
+    says(section_speed, &r, "2 cases reach 70.0% to 80.0% of the machine's peak");
+    rows_free(&r);
+}
+
+/* Bars: times as fast as another method on the same problem. A method without our row of its problem has none. */
+static void speed_beside_others(void **state)
+{
+    (void)state;
+    rows r = {0};
+    made_rows_add(&r, &(made_row){.suite = "peers", .method = "PyTorch", .length = 64, .seconds = 3});
+    made_rows_add(&r, &(made_row){.suite = "peers", .length = 128, .seconds = 2});
+    assert_int_equal(points(section_speed, &r, 1), 0);
+    made_rows_add(&r, &(made_row){.suite = "peers", .length = 64, .seconds = 2});
+    made_rows_add(&r, &(made_row){.suite = "peers", .method = "JAX", .length = 128, .seconds = 1});
+    assert_int_equal(points(section_speed, &r, 1), 2);
+    says(section_speed, &r, "Beside PyTorch: 1 problem, 1.5 to 1.5 times as fast");
+    says(section_speed, &r, "Beside JAX: 1 problem, 0.5 to 0.5 times as fast");
+    rows_free(&r);
+}
+
 /* Lines are of passes in one piece at two lengths or more. */
 static void speed_over_the_length(void **state)
 {
     (void)state;
     rows r = {0};
     made_rows_add(&r, &(made_row){.length = 1024, .seconds = 1, .of_peak = 0.5});
-    assert_int_equal(points(section_speed, &r, 0), 0);
+    assert_int_equal(points(section_lengths, &r, 0), 0);
     made_rows_add(&r, &(made_row){.length = 8192, .seconds = 1, .of_peak = 0.8});
     made_rows_add(
         &r, &(made_row){.suite = "backward", .direction = "backward", .length = 64, .seconds = 1, .of_peak = 0.7});
-    assert_int_equal(points(section_speed, &r, 0), 2);
-    says(section_speed, &r, "80.0% of the multiply-add peak at 8,192 tokens");
-    says_not(section_speed, &r, "backward");
+    assert_int_equal(points(section_lengths, &r, 0), 2);
+    says(section_lengths, &r, "80.0% of the multiply-add peak at 8,192 tokens");
+    says_not(section_lengths, &r, "backward");
     made_rows_add(&r, &(made_row){.suite = "ring", .strategy = "ring", .length = 64, .seconds = 1, .of_peak = 0.7});
     made_rows_add(
         &r, &(made_row){.suite = "backward", .direction = "backward", .length = 128, .seconds = 1, .of_peak = 0.6});
-    assert_int_equal(points(section_speed, &r, 0), 4);
-    says(section_speed, &r, "60.0% of the multiply-add peak at 128 tokens");
+    assert_int_equal(points(section_lengths, &r, 0), 4);
+    says(section_lengths, &r, "60.0% of the multiply-add peak at 128 tokens");
     rows_free(&r);
 }
 
@@ -409,6 +442,8 @@ int main(void)
         cmocka_unit_test(memory_grows_with_the_length),
         cmocka_unit_test(speed_up_counts_cores),
         cmocka_unit_test(roofs_are_the_machines),
+        cmocka_unit_test(speed_beside_the_peak),
+        cmocka_unit_test(speed_beside_others),
         cmocka_unit_test(speed_over_the_length),
         cmocka_unit_test(roofs_of_gradients),
         cmocka_unit_test(backward_beside_forward),
