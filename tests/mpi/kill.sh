@@ -15,6 +15,7 @@ job=(attend "${qkv[@]}" --output o.npy --lse l.npy "${options[@]}")
 # disturb SIGNAL RANK: to a rank in mid-ring.
 disturb() {
     echo previous >o.npy
+    rm -f -- *.partial # of a run that was killed: a new one is in mid-ring when it has made its own
     begin 3 "${job[@]}"
     until_in_mid_ring 3 o.npy 1
     local started
