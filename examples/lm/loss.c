@@ -11,18 +11,40 @@
 
 static const double UNIT = 1.0 / 4294967296.0, MOST = 1000; /* of a token: more than this has failed */
 
+enum { LANES = 16 }; /* so many maxima and sums, which the processor computes at the same time */
+
+LM_VECTORS static float maximum(const float *logits)
+{
+    float most[LANES];
+    for (int i = 0; i < LANES; i++)
+        most[i] = logits[i];
+    for (int i = LANES; i < LM_BYTES; i += LANES)
+        for (int lane = 0; lane < LANES; lane++)
+            most[lane] = logits[i + lane] > most[lane] ? logits[i + lane] : most[lane];
+    for (int lane = 1; lane < LANES; lane++)
+        most[0] = most[lane] > most[0] ? most[lane] : most[0];
+    return most[0];
+}
+
+LM_VECTORS static double sum_of(const float *values)
+{
+    double sums[LANES] = {0}, sum = 0;
+    for (int i = 0; i < LM_BYTES; i += LANES)
+        for (int lane = 0; lane < LANES; lane++)
+            sums[lane] += values[i + lane];
+    for (int lane = 0; lane < LANES; lane++)
+        sum += sums[lane];
+    return sum;
+}
+
 /* The loss of a token; its logits become the gradient by them, times `scale`. */
 static double token_loss(float *logits, unsigned char next, float scale)
 {
-    float most = logits[0];
-    double sum = 0;
-    for (int i = 1; i < LM_BYTES; i++)
-        most = logits[i] > most ? logits[i] : most;
+    float most = maximum(logits);
     double loss = (double)most - logits[next];
-    for (int i = 0; i < LM_BYTES; i++) {
+    for (int i = 0; i < LM_BYTES; i++)
         logits[i] = expf(logits[i] - most);
-        sum += logits[i];
-    }
+    double sum = sum_of(logits);
     float share = (float)(scale / sum);
     for (int i = 0; i < LM_BYTES; i++)
         logits[i] *= share;

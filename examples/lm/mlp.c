@@ -8,20 +8,26 @@
 #include "products.h"
 
 #include <math.h>
-#include <string.h>
 
 /* relu(x)^2 = x (x + |x|) / 2, without a branch. */
-static void activate(int64_t count, const float *hidden, float *active)
+LM_VECTORS static void activate(int64_t count, const float *hidden, float *active)
 {
     for (int64_t i = 0; i < count; i++)
         active[i] = 0.5F * hidden[i] * (hidden[i] + fabsf(hidden[i]));
 }
 
 /* d *= 2 relu(hidden) */
-static void activate_backward(int64_t count, const float *hidden, float *d)
+LM_VECTORS static void activate_backward(int64_t count, const float *hidden, float *d)
 {
     for (int64_t i = 0; i < count; i++)
         d[i] *= hidden[i] + fabsf(hidden[i]);
+}
+
+/* to += values, and a copy of it */
+LM_VECTORS static void add(int64_t count, const float *values, float *to, float *copy)
+{
+    for (int64_t i = 0; i < count; i++)
+        copy[i] = to[i] += values[i];
 }
 
 /* out = w_up norm(x) */
@@ -42,11 +48,9 @@ void lm_mlp(lm_model *m, int64_t layer, const float *before, float *x, float *ne
             lm_stretch s = lm_stretch_at(m, r, i);
             int64_t first = s.first * embed, values = s.count * embed;
             lm_piece at = lm_piece_at(m, s);
-            for (int64_t v = first; v < first + values; v++)
-                x[v] += before[v];
+            add(values, before + first, x + first, next + first);
             go_up(m, &b, s.count, x + first, at.normed, at.hidden);
             activate(s.count * wide, at.hidden, at.active);
-            memcpy(next + first, x + first, (size_t)values * sizeof(float));
             lm_rows_by_rows(s.count, embed, wide, at.active, m->parameters + b.w_down, 1, next + first);
         }
 }

@@ -40,6 +40,19 @@ static void embed(const lm_model *m, const unsigned char *bytes)
             x[t * width + i] = scale * m->parameters[bytes[t] * width + i];
 }
 
+/* The gradients by some columns of the embedding, of all tokens. */
+LM_VECTORS static void columns_backward(const lm_model *m, const unsigned char *bytes, int64_t first, int64_t count,
+                                        float scale)
+{
+    int64_t width = m->config.embed;
+    for (int64_t t = 0; t < m->tokens; t++) {
+        const float *d = m->d + t * width + first;
+        double *sums = m->gradients + bytes[t] * width + first;
+        for (int64_t i = 0; i < count; i++)
+            sums[i] += lm_rounded(scale * d[i]);
+    }
+}
+
 /* One thread has some columns and goes through all tokens. */
 static void embed_backward(const lm_model *m, const unsigned char *bytes)
 {
@@ -48,9 +61,7 @@ static void embed_backward(const lm_model *m, const unsigned char *bytes)
     float scale = sqrtf((float)width);
 #pragma omp parallel for num_threads(m->threads)
     for (int64_t first = 0; first < width; first += COLUMNS)
-        for (int64_t t = 0; t < m->tokens; t++)
-            for (int64_t i = first; i < width && i < first + COLUMNS; i++)
-                m->gradients[bytes[t] * width + i] += lm_rounded(scale * m->d[t * width + i]);
+        columns_backward(m, bytes, first, width - first < COLUMNS ? width - first : COLUMNS, scale);
 }
 
 /* normed = norm(x) of all tokens. */

@@ -39,6 +39,5 @@ lm_piece lm_piece_at(const lm_model *m, lm_stretch s)
 void lm_add_norms(const lm_model *m, double *gradient)
 {
     for (int64_t stretch = 0; stretch < m->stretches; stretch++)
-        for (int64_t i = 0; i < m->config.embed; i++)
-            gradient[i] += lm_rounded(m->norm_sums[stretch * m->config.embed + i]);
+        lm_add_rounded(m->config.embed, m->norm_sums + stretch * m->config.embed, gradient);
 }

@@ -3,7 +3,6 @@
 #include "products.h"
 
 #include <math.h>
-#include <ringattn/multihead.h>
 #include <string.h>
 
 enum { ROW_MAJOR = 101, AS_IS = 111, TRANSPOSED = 112, TALL = 128, WIDE = 128 };
@@ -35,11 +34,10 @@ void lm_rows_by_columns(int64_t m, int64_t n, int64_t k, const float *a, const f
     cblas_sgemm(ROW_MAJOR, AS_IS, AS_IS, (int)m, (int)n, (int)k, 1, a, (int)k, b, (int)n, 0, c, (int)n);
 }
 
-/* Next to `LARGE`, a double has no digits below the unit. */
-double lm_rounded(double value)
+LM_VECTORS void lm_add_rounded(int64_t count, const float *values, double *sums)
 {
-    static const double LARGE = RA_LAYER_SUM_UNIT * 0x1.8p52;
-    return value + LARGE - LARGE;
+    for (int64_t i = 0; i < count; i++)
+        sums[i] += lm_rounded(values[i]);
 }
 
 static int64_t least(int64_t a, int64_t b)
@@ -63,8 +61,7 @@ static void add_tile(const lm_weight *w, const int64_t *cuts, int64_t count, int
         cblas_sgemm(ROW_MAJOR, TRANSPOSED, AS_IS, (int)m, (int)n, (int)rows, 1, w->d + first * w->outputs + i,
                     (int)w->outputs, w->in + first * w->inputs + j, (int)w->inputs, 0, product, (int)n);
         for (int64_t row = 0; row < m; row++)
-            for (int64_t column = 0; column < n; column++)
-                w->sums[(i + row) * w->inputs + j + column] += lm_rounded(product[row * n + column]);
+            lm_add_rounded(n, product + row * n, w->sums + (i + row) * w->inputs + j);
     }
 }
 
@@ -84,7 +81,7 @@ void lm_add_gradients(int threads, const int64_t *cuts, int64_t count, const lm_
 }
 
 /* The sum of a[i] b[i]: as many sums as the processor adds at the same time, of which each has few terms. */
-static double dot(int64_t width, const float *a, const float *b)
+static inline double dot(int64_t width, const float *a, const float *b)
 {
     enum { LANES = 16 };
     float sums[LANES] = {0};
@@ -101,13 +98,13 @@ static double dot(int64_t width, const float *a, const float *b)
 }
 
 /* 1 / rms of a row; NaN if its squares are too large, so that this is seen in the loss. */
-static double inverse_rms(int64_t width, const float *x)
+static inline double inverse_rms(int64_t width, const float *x)
 {
     double squares = dot(width, x, x);
     return isfinite(squares) ? 1 / sqrt(squares / (double)width + EPSILON) : NAN;
 }
 
-void lm_norm(int64_t rows, int64_t width, const float *x, const float *weight, float *out)
+LM_VECTORS void lm_norm(int64_t rows, int64_t width, const float *x, const float *weight, float *out)
 {
     for (int64_t row = 0; row < rows; row++) {
         float inverse = (float)inverse_rms(width, x + row * width);
@@ -117,7 +114,8 @@ void lm_norm(int64_t rows, int64_t width, const float *x, const float *weight, f
 }
 
 /* d_out becomes d_out * weight. */
-static void norm_row_backward(int64_t width, const float *x, const float *weight, float *d_out, float *d, float *sums)
+static inline void norm_row_backward(int64_t width, const float *x, const float *weight, float *d_out, float *d,
+                                     float *sums)
 {
     double inverse = inverse_rms(width, x);
     float straight = (float)inverse;
@@ -130,8 +128,8 @@ static void norm_row_backward(int64_t width, const float *x, const float *weight
         d[i] += d_out[i] * straight - x[i] * back;
 }
 
-void lm_norm_backward(int64_t rows, int64_t width, const float *x, const float *weight, float *d_out, float *d,
-                      float *sums)
+LM_VECTORS void lm_norm_backward(int64_t rows, int64_t width, const float *x, const float *weight, float *d_out,
+                                 float *d, float *sums)
 {
     memset(sums, 0, (size_t)width * sizeof(float));
     for (int64_t row = 0; row < rows; row++)

@@ -7,7 +7,18 @@
 #ifndef LM_PRODUCTS_H
 #define LM_PRODUCTS_H
 
+#include <ringattn/multihead.h>
 #include <stdint.h>
+
+/*
+ * A loop over numbers that GCC compiles for wider vectors, too: the program takes the widest that the processor has.
+ * The bits are the same, because no sum is taken in another order.
+ */
+#if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) && defined(__gnu_linux__)
+#define LM_VECTORS __attribute__((target_clones("avx512f", "avx2", "default")))
+#else
+#define LM_VECTORS
+#endif
 
 /* The BLAS computes each product with one thread: loops over stretches divide the work. Call it once. */
 void lm_products_begin(void);
@@ -32,8 +43,15 @@ typedef struct lm_weight {
  */
 void lm_add_gradients(int threads, const int64_t *cuts, int64_t count, const lm_weight *weights, int weight_count);
 
-/* Rounded like that. */
-double lm_rounded(double value);
+/* Rounded like that: next to `LARGE`, a double has no digits below the unit. */
+static inline double lm_rounded(double value)
+{
+    static const double LARGE = RA_LAYER_SUM_UNIT * 0x1.8p52;
+    return value + LARGE - LARGE;
+}
+
+/* sums [count] += the values, rounded like that. */
+void lm_add_rounded(int64_t count, const float *values, double *sums);
 
 /* out = x / rms(x) * weight, row by row. */
 void lm_norm(int64_t rows, int64_t width, const float *x, const float *weight, float *out);

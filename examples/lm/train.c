@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 typedef struct training {
@@ -30,6 +31,29 @@ static const double SAVING_SHARE = 0.05;
 
 /* ---- Before the first step ----------------------------------------------------------------------------------------
  */
+
+static bool same_file(const char *a, const char *b)
+{
+    struct stat one, other;
+    return a && b &&
+           (strcmp(a, b) == 0 ||
+            (stat(a, &one) == 0 && stat(b, &other) == 0 && one.st_dev == other.st_dev && one.st_ino == other.st_ino));
+}
+
+/* What is written to one file must not take the place of another. */
+static int check_files(const lm_options *o, const lm_world *world)
+{
+    const struct {
+        const char *name, *path, *other_name, *other;
+    } pairs[] = {{"log", o->log, "data", o->data},
+                 {"checkpoint", o->checkpoint, "data", o->data},
+                 {"log", o->log, "checkpoint", o->checkpoint}};
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
+        if (same_file(pairs[i].path, pairs[i].other))
+            return lm_say(world, LM_USAGE, "--%s '%s': is the file of --%s", pairs[i].name, pairs[i].path,
+                          pairs[i].other_name);
+    return LM_OK;
+}
 
 static int refuse_memory(const lm_options *o, const lm_world *world, int64_t planned)
 {
@@ -242,7 +266,9 @@ int lm_train(const lm_options *options, const lm_world *world)
 {
     training t = {.options = options, .world = world, .data = {.file = -1}, .log = {.file = -1}};
     const char *wrong = lm_data_open(&t.data, options->data, options->config.context);
-    int code = wrong ? lm_say(world, LM_USAGE, "%s", wrong) : check_memory(options, world);
+    int code = wrong ? lm_say(world, LM_USAGE, "%s", wrong) : check_files(options, world);
+    if (!code)
+        code = check_memory(options, world);
     if (!code)
         code = take_memory(&t);
     if (!code)

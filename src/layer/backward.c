@@ -53,7 +53,8 @@ static double output_backward(const ra_layer *layer, const ra_layer_parameters *
         int64_t first = ra_layer_block_first(layer, block), end = ra_layer_block_end(layer, block);
         double *sums = clear_partials(parts, block);
         flops += ra_blas_rows_by_columns(end - first, q, embed, d_y + first * embed, p->w_o, 0, parts->d_o + first * q);
-        add_columns(end - first, embed, d_y + first * embed, sums);
+        if (layer->o.output_bias)
+            add_columns(end - first, embed, d_y + first * embed, sums);
         for (int64_t t = first; layer->o.output_norm && t < end; t++) {
             const float *o = kept->o + t * q;
             ra_layer_norm(q, epsilon, o, p->norm_o_weight, p->norm_o_bias, parts->d.q + t * q);
@@ -94,9 +95,11 @@ static double block_backward(const ra_layer *layer, const ra_layer_parameters *p
                        norms + dim);
     }
     const float *d_q = parts->d.q + first * q, *d_k = parts->d.k + first * kv, *d_v = parts->d.v + first * kv;
-    add_columns(rows, q, d_q, sums);
-    add_columns(rows, kv, d_k, sums + q);
-    add_columns(rows, kv, d_v, sums + q + kv);
+    if (layer->o.input_bias) {
+        add_columns(rows, q, d_q, sums);
+        add_columns(rows, kv, d_k, sums + q);
+        add_columns(rows, kv, d_v, sums + q + kv);
+    }
     if (!d_x)
         return 0;
     float *out = d_x + first * embed;

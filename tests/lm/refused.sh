@@ -34,6 +34,15 @@ refuses 2 'expected train, eval or generate' fly
 refuses 2 '--colour: is no option' train --colour red
 refuses 2 "--log 'no/where': cannot be opened" train "${model[@]}" --context 100 --log no/where
 
+# A file that is given twice stays as it is, by whatever name.
+cp text kept
+several=2 refuses 2 "--log 'text': is the file of --data" train "${model[@]}" --context 100 --log text
+ln -s text other
+refuses 2 "--log 'other': is the file of --data" train "${model[@]}" --context 100 --log other
+refuses 2 "--checkpoint './text': is the file of --data" train "${model[@]}" --context 100 --checkpoint ./text
+refuses 2 "--log 'c': is the file of --checkpoint" train "${model[@]}" --context 100 --log c --checkpoint c
+cmp text kept || fail "the data are not as they were"
+
 # Memory: the number of ranks that is named fits, and one fewer does not.
 refuses 2 'up to 4096 ranks none fits' train "${model[@]}" --context 8K --memory 1K
 refuses 2 'ranks fit' train "${model[@]}" --context 8K --memory 16M
