@@ -9,6 +9,12 @@ must 1 "${training[@]}" --log alone.jsonl
 [[ $(losses alone.jsonl | wc -l) == 50 && $(grep -c loss alone.jsonl) == 50 ]] || fail "alone.jsonl has not 50 losses"
 losses alone.jsonl >alone
 
+# Threads: the same bits.
+must 1 "${training[@]}" --steps 5 --log one.jsonl
+must 1 "${training[@]}" --steps 5 --threads 3 --log three.jsonl
+lasting three.jsonl | sed -E 's/"(planned_)?peak_bytes":[0-9]*//g' |
+    cmp - <(lasting one.jsonl | sed -E 's/"(planned_)?peak_bytes":[0-9]*//g') || fail "3 threads: other bits than one"
+
 # agrees LOG WHAT: to 1e-5 in the first 10 steps, to 1e-4 in all.
 agrees() {
     losses "$1" | paste alone - | awk -v what="$2" '
