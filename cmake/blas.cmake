@@ -1,7 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # A CBLAS for the multi-head layer: RINGATTN_BLAS = openblas (default), blis, mkl, any (CMake's FindBLAS), or OFF. Sets
-# RINGATTN_HAVE_BLAS and RINGATTN_BLAS_SONAME, by which the command loads it, and makes the target ringattn_blas; without a CBLAS the layer is left out, and a line says so.
+# RINGATTN_HAVE_BLAS and RINGATTN_BLAS_SONAME, by which the command loads it, and makes the target ringattn_blas; without
+# a CBLAS the layer is left out, and a line says so.
 set(RINGATTN_BLAS openblas CACHE STRING "BLAS of the multi-head layer: openblas, blis, mkl, any or OFF")
+if(RINGATTN_BLAS AND NOT RINGATTN_BLAS MATCHES "^(openblas|blis|mkl|any)$")
+  message(FATAL_ERROR "RINGATTN_BLAS=${RINGATTN_BLAS}: must be openblas, blis, mkl, any or OFF")
+endif()
 set(RINGATTN_HAVE_BLAS OFF)
 add_library(ringattn_blas INTERFACE)
 if(RINGATTN_BLAS)
