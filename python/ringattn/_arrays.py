@@ -189,6 +189,8 @@ def _dlpack_view(array, name: str) -> View:
 def view_of(array, name: str) -> View:
     """The view of an array of any library; `name` is for messages."""
     if isinstance(array, np.ndarray):
+        if isinstance(array, np.ma.MaskedArray):
+            raise UnsupportedError(f"{name} is a masked array, whose mask would be ignored: use {name}.data, and mask=")
         return numpy_view(array, name)
     if is_torch(array):
         return _torch_view(array, name)

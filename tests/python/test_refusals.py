@@ -71,6 +71,13 @@ def test_shapes(k, v, message):
         ringattn.attention(Q, k, v)
 
 
+def test_masked_arrays():
+    """Their masks would be ignored."""
+    hidden = np.ma.masked_array(K, mask=K > 0)
+    with pytest.raises(ringattn.UnsupportedError, match="k is a masked array"):
+        ringattn.attention(Q, hidden, V)
+
+
 def test_backward():
     out, lse = ringattn.attention(Q, K, V, return_lse=True)
     with pytest.raises(ringattn.ArgumentError, match=r"lse has shape \[2, 6, 4, 8\]: expected \[batch, heads, q_len\]"):

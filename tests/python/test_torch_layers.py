@@ -59,6 +59,25 @@ def test_masks(kind):
     agree(*pair(16, 4, batch_first=True), (x, x, x), attn_mask=many)
 
 
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("training", [False, True])
+def test_inside_of_a_transformer_layer(training, causal):
+    """The layer takes the place of nn.MultiheadAttention in nn.TransformerEncoderLayer."""
+    block = torch.nn.TransformerEncoderLayer(16, 4, dim_feedforward=32, dropout=0.0, batch_first=True).train(training)
+    x = torch.randn(2, 6, 16)
+    padding = torch.arange(6) >= torch.tensor([[6], [4]])
+    masks = dict(src_key_padding_mask=padding)
+    if causal:
+        masks.update(src_mask=torch.ones(6, 6).triu(1).bool(), is_causal=True)
+    with torch.set_grad_enabled(training):
+        expected = block(x, **masks)
+        ours = rt.MultiheadAttention(16, 4, batch_first=True)
+        ours.load_state_dict(block.self_attn.state_dict())
+        block.self_attn = ours.train(training)
+        found = block(x, **masks)
+    assert torch.allclose(found[~padding], expected[~padding], atol=1e-5)
+
+
 def test_causal_rotary_goes_by_distance():
     layer = rt.MultiheadAttention(16, 2, batch_first=True, pattern="window:2,0", rotary=10000.0)
     x = torch.randn(1, 8, 16)

@@ -131,6 +131,8 @@ def test_refusals():
         rt.scaled_dot_product_attention(q, q, q, dropout_p=1.0)
     with pytest.raises(ringattn.ArgumentError, match=r"attn_mask has shape \(1, 3, 5, 5\)"):
         rt.scaled_dot_product_attention(q, q, q, torch.ones(1, 3, 5, 5).bool())
+    with pytest.raises(ringattn.ArgumentError, match=r"key has shape \(1, 3, 5, 8\).*enable_gqa"):
+        rt.scaled_dot_product_attention(q, q[:, :1].expand(1, 3, 5, 8), q[:, :1].expand(1, 3, 5, 8))
     with pytest.raises(ringattn.UnsupportedError, match="key is on device 'meta'"):
         rt.scaled_dot_product_attention(q, q.to("meta"), q)
     with pytest.raises(ringattn.UnsupportedError, match="attn_mask is on device 'meta'"):

@@ -49,6 +49,8 @@ class MultiheadAttention(nn.Module):
         self.head_dim = _head_dim(embed_dim, num_heads)
         self.kdim, self.vdim = kdim or embed_dim, vdim or embed_dim
         self.pattern, self.scores, self.rotary = pattern, scores, rotary
+        # nn.TransformerEncoderLayer asks for it; False keeps it from computing attention without this layer.
+        self._qkv_same_embed_dim = False
         kind = dict(device=device, dtype=dtype)
         if self.kdim == self.vdim == embed_dim:
             self.in_proj_weight = nn.Parameter(torch.empty(3 * embed_dim, embed_dim, **kind))

@@ -30,11 +30,16 @@ def _four(x: Tensor, lead) -> Tensor:
 
 def _leads(query: Tensor, key: Tensor, value: Tensor, enable_gqa: bool):
     """The leading dimensions of query, key and value, broadcast against each other."""
+    ends = 3 if enable_gqa else 2
+    try:
+        lead = torch.broadcast_shapes(*(x.shape[:-ends] for x in (query, key, value)))
+    except RuntimeError:
+        hint = "" if enable_gqa else "; for fewer heads of keys give enable_gqa=True"
+        raise ringattn.ArgumentError(f"query has shape {tuple(query.shape)}, key has shape {tuple(key.shape)}, value has shape "
+                                     f"{tuple(value.shape)}: all but the last {ends} must broadcast{hint}") from None
     if not enable_gqa:
-        lead = torch.broadcast_shapes(query.shape[:-2], key.shape[:-2], value.shape[:-2])
         return lead, lead
-    batch = torch.broadcast_shapes(query.shape[:-3], key.shape[:-3], value.shape[:-3])
-    return (*batch, query.shape[-3]), (*batch, key.shape[-3])
+    return (*lead, query.shape[-3]), (*lead, key.shape[-3])
 
 
 def _four_mask(mask: Tensor, lead, rows: int, keys: int) -> Tensor:
