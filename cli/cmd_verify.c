@@ -10,8 +10,10 @@
 #include "report.h"
 #include "verify_data.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 static const verify_case CASES[] = {
     /* lengths: one, primes, exact blocks, more queries than keys and the other way round */
@@ -213,6 +215,8 @@ int cmd_verify(int argc, char **argv)
            "d_q", "d_k", "d_v");
     for (int i = 0; i < CASE_COUNT; i++)
         for (int d = 0; d < DTYPE_COUNT && (CASES[i].quick || !quick); d++) {
+            if (fflush(stdout) != 0)
+                return report(EXIT_WORK, "standard output: cannot write: %s", strerror(errno));
             ra_status status = verify_dtype(&CASES[i], DTYPES[d], &lines, &failures);
             if (status == RA_ERROR_MEMORY)
                 return report(EXIT_USAGE, "out of memory");

@@ -93,7 +93,7 @@ stage_torch() {
 # parts without arithmetic, which the address sanitizer's stage runs with the same compiler.
 other_compiler='^(cli_bench_.*|cli_resident|cli_presets|cli_show.*|cli_long_.*|browser_.*|doc_.*|replay_.*'
 other_compiler+='|test_(blocks|count|definition|groups|lattice|many_rows|marks|partition|pattern|plan|ring_budget|row_set|seers|sieve'
-other_compiler+='|strategy|tiles))$'
+other_compiler+='|strategy|tiles|verify))$'
 
 stage_clang() {
     suite clang "${skipped_labels[@]}" -E "$other_compiler"

@@ -94,6 +94,10 @@ echo "$other is refused where there is $name only"
 refused "compiled with $(words "$other"), but only libringattn_$name, for $(words "$name"), is" \
     "mpicc.$other" -fsyntax-only -I"$prefix/include" "$program"
 
+if [[ $name != openmpi ]]; then
+    echo "both in one prefix: beside the build for Open MPI"
+    exit 0
+fi
 echo "both in one prefix"
 "$cmake" -S "$source" -B "$work/other" -G "$generator" -DCMAKE_C_COMPILER="$cc" -DCMAKE_BUILD_TYPE=None \
     -DCMAKE_C_FLAGS=-O1 -DRINGATTN_MPI="$other" -DRINGATTN_COMMAND=OFF -DRINGATTN_TESTS=OFF >"$work/log" 2>&1 ||
@@ -106,6 +110,8 @@ for each in "$name" "$other"; do
     by_cmake "$each"
 done
 by_pkg_config "$other" ringattn_mpi # the last one
+"$cmake" --install "$build" --prefix "$prefix" >/dev/null
+by_pkg_config "$name" ringattn_mpi
 
 echo "one MPI's compiler with the other's library"
 for each in "$name" "$other"; do
