@@ -32,7 +32,7 @@ static const char *text(const json_t *object, const char *name)
 NUMBER_OF(ra_dtype, ra_dtype_name, 3, dtype_of)
 NUMBER_OF(ra_order, ra_order_name, 3, order_of)
 NUMBER_OF(ra_tile_order, ra_tile_order_name, 3, tile_order_of)
-NUMBER_OF(ra_kernel_id, ra_kernel_name, RA_KERNEL_AVX512 + 1, kernel_of)
+NUMBER_OF(ra_kernel_id, ra_kernel_name, RA_KERNEL_AVX512BF16 + 1, kernel_of)
 
 static void add_problem(const json_t *p, result_row *row)
 {

@@ -77,10 +77,12 @@ static int parse(check_job *job, int argc, char **argv)
                    "an output or gradients, of this library or of another one.",
         .options = options,
         .option_count = sizeof options / sizeof *options,
-        .notes = "Keys and values are read once, in little memory; for gradients of keys and values, queries are. The\n"
-                 "default tolerance is 2e-6 for inputs of unit variance and grows with the rounding of larger scores\n"
-                 "(docs/MATH.md). A forward pass that is run first takes memory for all tensors.\n"
-                 "Exit code 1: a row is out of tolerance.",
+        .notes =
+            "Keys and values are read once, in little memory; for gradients of keys and values, queries are. The\n"
+            "default tolerance is 2e-6 for inputs of unit variance. It grows with the rounding of larger scores, and\n"
+            "where all tensors are bfloat16 with that of weights in products of bfloat16 (docs/MATH.md).\n"
+            "A forward pass that is run first takes memory for all tensors.\n"
+            "Exit code 1: a row is out of tolerance.",
         .example = "ringattn check --query q.npy --key k.npy --value v.npy --output o.npy --pattern causal",
     };
     return args_parse(&command, argc, argv);

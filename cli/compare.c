@@ -52,6 +52,24 @@ double output_tolerance(int64_t head_dim, double size, double spread, double exp
     return isfinite(tolerance) ? tolerance : OUTPUT_TOLERANCE;
 }
 
+/* Each weight has a rounding of its own, so the error of a sum is that of a random walk; 4 is 7 of its deviations. */
+static double fast_tolerance(double size)
+{
+    const double roundings = 4, bfloat16 = 0x1p-9;
+    double tolerance = roundings * bfloat16 * size;
+    return isfinite(tolerance) ? tolerance : 0;
+}
+
+double fast_output_tolerance(double rounding)
+{
+    return fast_tolerance(rounding);
+}
+
+double fast_gradient_tolerance(double size)
+{
+    return fast_tolerance(size);
+}
+
 double lse_tolerance(int64_t head_dim, double size)
 {
     const double scores = 9;

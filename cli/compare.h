@@ -29,4 +29,11 @@ double lse_tolerance(int64_t head_dim, double size);
  */
 double gradient_tolerance(int64_t terms, double size);
 
+/*
+ * What products of bfloat16 add to the tolerances of an output's element, by what ra_reference_rows_rounded says of it
+ * (`rounding`), and of a row of a gradient. Runs of tensors that are all bfloat16 may have such products.
+ */
+double fast_output_tolerance(double rounding);
+double fast_gradient_tolerance(double size);
+
 #endif

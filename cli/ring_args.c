@@ -15,7 +15,7 @@ void ring_args_options(ring_args *args, arg_option options[RING_OPTIONS])
     static const char *const ORDERS[] = {"contiguous", "zigzag", "striped", NULL};
     static const char *const TILES[] = {"row", "serpentine", "hilbert", NULL};
     static const char *const PRECISIONS[] = {"auto", "exact", "fast", NULL};
-    static const char *const KERNELS[] = {"generic", "avx2", "avx512", NULL};
+    static const char *const KERNELS[] = {"generic", "avx2", "avx512", "avx512bf16", NULL};
     *args = (ring_args){.strategy = -1, .transport = -1, .order = -1, .timeout = RING_TIMEOUT, .kernel = -1};
     const arg_option table[RING_OPTIONS] = {
         {.name = "ring",
@@ -71,14 +71,15 @@ void ring_args_options(ring_args *args, arg_option options[RING_OPTIONS])
          .metavar = "NAME",
          .target = &args->kernel,
          .choices = KERNELS,
-         .help = "generic, avx2 or avx512 (default: the fastest here, or what RA_KERNEL says)"},
+         .help = "generic, avx2, avx512 or avx512bf16 (default: what RA_KERNEL says, else the\n"
+                 "fastest here)"},
         {.name = "precision",
          .kind = ARG_CHOICE,
          .metavar = "NAME",
          .target = &args->precision,
          .choices = PRECISIONS,
          .help = "auto (default), exact: products in float32, or fast: products of bfloat16, for\n"
-                 "bfloat16 files on a processor that has them"},
+                 "bfloat16 files on a processor that has them; auto is fast where all is bfloat16"},
         {.name = "tiles",
          .kind = ARG_CHOICE,
          .metavar = "NAME",
@@ -109,7 +110,8 @@ ra_ring_options ring_args_library(const ring_args *args, int ranks)
 
 ra_options ring_args_run(const ring_args *args)
 {
-    static const ra_kernel_id KERNEL_IDS[] = {RA_KERNEL_GENERIC, RA_KERNEL_AVX2, RA_KERNEL_AVX512};
+    static const ra_kernel_id KERNEL_IDS[] = {RA_KERNEL_GENERIC, RA_KERNEL_AVX2, RA_KERNEL_AVX512,
+                                              RA_KERNEL_AVX512BF16};
     ra_options options = RA_OPTIONS_INIT;
     options.threads = (int)args->threads;
     options.tiles = (ra_tile_order)args->tiles;

@@ -24,12 +24,13 @@ typedef struct oracle_rows {
     double *sizes;     /* [count] */
     int64_t dim;
     int64_t terms; /* that are added up in a row */
+    bool fast;     /* every tensor is bfloat16: the products may have been, too */
 } oracle_rows;
 
 static double expected(const void *oracle, int64_t row, int64_t d, double *tolerance)
 {
     const oracle_rows *o = oracle;
-    *tolerance = gradient_tolerance(o->terms, o->sizes[row]);
+    *tolerance = gradient_tolerance(o->terms, o->sizes[row]) + (o->fast ? fast_gradient_tolerance(o->sizes[row]) : 0);
     return o->gradients[row * o->dim + d];
 }
 
@@ -53,11 +54,11 @@ static ra_status storages_take(const attention_files *in, const gradient_files *
 }
 
 /* The rows of one gradient. */
-static int compare(sampled_result *r, int which, int64_t terms, const ra_plan *plan, ra_storage *s[INPUTS],
+static int compare(sampled_result *r, int which, int64_t terms, bool fast, const ra_plan *plan, ra_storage *s[INPUTS],
                    progress *bar)
 {
     size_t count = (size_t)r->count + 1; /* none is no failure */
-    oracle_rows oracle = {.dim = r->file->tensor.dim, .terms = terms};
+    oracle_rows oracle = {.dim = r->file->tensor.dim, .terms = terms, .fast = fast};
     oracle.gradients = calloc(count * (size_t)oracle.dim, sizeof *oracle.gradients);
     oracle.sizes = calloc(count, sizeof *oracle.sizes);
     int code = EXIT_OK;
@@ -84,10 +85,12 @@ int sampled_gradients_compare(sampled_result results[GRADIENTS], const ra_plan *
     ra_storage *storages[INPUTS] = {NULL};
     const ra_tensor *q = &in->query.tensor, *k = &in->key.tensor;
     int64_t queries = q->seq * (q->heads / k->heads); /* that a key may be seen by */
+    bool fast = q->dtype == RA_BF16 && k->dtype == RA_BF16 && in->value.tensor.dtype == RA_BF16 &&
+                files->output_gradient.tensor.dtype == RA_BF16;
     int code = storages_take(in, files, storages) ? report_refusal() : EXIT_OK;
     for (int i = 0; i < GRADIENTS && !code; i++)
         if (results[i].elements)
-            code = compare(&results[i], i, i == RA_GRADIENT_QUERY ? k->seq : queries, plan, storages, bar);
+            code = compare(&results[i], i, i == RA_GRADIENT_QUERY ? k->seq : queries, fast, plan, storages, bar);
     storages_free(storages);
     return code;
 }

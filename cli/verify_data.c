@@ -114,11 +114,12 @@ static bool rows_make(verify_rows *r, const ra_tensor *of)
     r->rows = malloc(count * sizeof *r->rows);
     r->values = malloc(count * dim * sizeof *r->values);
     r->spreads = malloc(count * dim * sizeof *r->spreads);
+    r->roundings = malloc(count * dim * sizeof *r->roundings);
     r->lses = malloc(count * sizeof *r->lses);
     r->sizes = malloc(count * sizeof *r->sizes);
     for (int64_t i = 0; r->rows && i < r->count; i++)
         r->rows[i] = (ra_row){.batch = i / of->heads / of->seq, .seq = i / of->heads % of->seq, .head = i % of->heads};
-    return r->rows && r->values && r->spreads && r->lses && r->sizes;
+    return r->rows && r->values && r->spreads && r->roundings && r->lses && r->sizes;
 }
 
 static void rows_free(verify_rows *r)
@@ -126,6 +127,7 @@ static void rows_free(verify_rows *r)
     free(r->rows);
     free(r->values);
     free(r->spreads);
+    free(r->roundings);
     free(r->lses);
     free(r->sizes);
 }
@@ -196,8 +198,8 @@ ra_status verify_data_reference(verify_data *data, const verify_case *c)
     for (int i = 0; i < VERIFY_OUTPUT && !status; i++)
         status = ra_storage_memory(&data->tensors[RA_BSHD][i], &s[i]);
     if (!status)
-        status = ra_reference_rows_sized(plan, s[VERIFY_QUERY], s[VERIFY_KEY], s[VERIFY_VALUE], f->rows, f->count,
-                                         f->values, f->lses, f->spreads, f->sizes);
+        status = ra_reference_rows_rounded(plan, s[VERIFY_QUERY], s[VERIFY_KEY], s[VERIFY_VALUE], f->rows, f->count,
+                                           f->values, f->lses, f->spreads, f->sizes, f->roundings);
     if (!status)
         give_forward(data);
     for (int i = 0; i < GRADIENTS && !status; i++) {

@@ -35,9 +35,10 @@ enum {
  */
 typedef struct verify_rows {
     int64_t count, dim;
-    ra_row *rows;             /* [count] */
-    double *values, *spreads; /* [count][dim]; no spreads of gradients */
-    double *lses, *sizes;     /* [count]; no log-sum-exps of gradients */
+    ra_row *rows;                /* [count] */
+    double *values;              /* [count][dim] */
+    double *spreads, *roundings; /* [count][dim]; none of gradients */
+    double *lses, *sizes;        /* [count]; no log-sum-exps of gradients */
 } verify_rows;
 
 /* Arrays for the terms of scores, of all that the case has. */

@@ -191,7 +191,8 @@ static __attribute__((noinline)) ra_status fill_plan(ra_plan *plan, ra_problem *
     plan->offset = plan->placed ? problem->query_position - problem->key_position : problem->kv_len - problem->q_len;
     plan->key_position = problem->key_position;
     plan->kernel = kernel->id;
-    plan->precision = options->precision;
+    plan->precision = kernel->precision == RA_PRECISION_FAST ? RA_PRECISION_FAST : options->precision;
+    plan->kernel_open = ra_kernel_is_open(options->kernel, options->precision);
     plan->blocking = kernel->blocking;
     plan->scratch_bytes = ra_scratch_bytes;
     plan->tiles = options->tiles;

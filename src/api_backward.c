@@ -64,7 +64,9 @@ static ra_status run(const ra_plan *p, int64_t keys, const ra_gradient_tensors *
     const ra_kernel *kernel = NULL;
     ra_shorter_plan shorter;
     shorter.ragged = NULL;
-    ra_status status = ra_kernel_find(p->kernel, p->precision, &kernel);
+    bool all_bf16 =
+        t->q->dtype == RA_BF16 && t->k->dtype == RA_BF16 && t->v->dtype == RA_BF16 && t->d_output->dtype == RA_BF16;
+    ra_status status = ra_kernel_of_run(p->kernel, p->kernel_open, all_bf16, &kernel);
     if (!status && ra_plan_differs(p, keys)) {
         status = ra_plan_shorten(p, keys, &shorter);
         p = &shorter.plan;

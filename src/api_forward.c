@@ -138,6 +138,12 @@ static ra_status plan_of_run(const ra_plan **p, const inputs *in, ra_shorter_pla
     return status || !in->cache.page_table ? status : ra_cache_check_pages(&in->cache, *p);
 }
 
+static bool all_bf16(const inputs *in, const ra_tensor *output)
+{
+    return in->q->dtype == RA_BF16 && in->cache.k->dtype == RA_BF16 && in->cache.v->dtype == RA_BF16 &&
+           output->dtype == RA_BF16;
+}
+
 static ra_status run(const ra_plan *planned, const inputs *in, const ra_tensor *output, const ra_tensor *lse,
                      ra_stats *stats)
 {
@@ -145,7 +151,8 @@ static ra_status run(const ra_plan *planned, const inputs *in, const ra_tensor *
     const ra_plan *p = planned;
     ra_shorter_plan shorter;
     shorter.ragged = NULL;
-    ra_status status = ra_kernel_find(p->kernel, p->precision, &kernel);
+    bool tiles = p->variant == RA_VARIANT_TILE;
+    ra_status status = ra_kernel_of_run(p->kernel, p->kernel_open && tiles, all_bf16(in, output), &kernel);
     if (!status)
         status = plan_of_run(&p, in, &shorter);
     if (!status && p != planned && in->keys > 0 && p->all.tasks > 0)

@@ -150,7 +150,8 @@ static ra_status execute(const ra_ring_plan *ring, ra_comm *comm, const ra_tenso
     if (!status)
         status = ra_threads_check(ring->asked.threads);
     if (!status)
-        status = ra_kernel_find(ring->plan->kernel, ring->plan->precision, &kernel);
+        status = ra_ring_kernel(ring, tensors->output ? ra_storage_view(tensors->output)->dtype : ring->options.o_dtype,
+                                &kernel);
     if (!status)
         status = ra_ring_execute(ring, kernel, comm, tensors, all);
     for (int rank = 0; rank < ranks && stats && !status; rank++) {

@@ -321,7 +321,8 @@ typedef enum ra_kernel_id {
     RA_KERNEL_AUTO = 0, /* the RA_KERNEL environment variable if set, else the fastest this machine has */
     RA_KERNEL_GENERIC = 1,
     RA_KERNEL_AVX2 = 2,
-    RA_KERNEL_AVX512 = 3
+    RA_KERNEL_AVX512 = 3,
+    RA_KERNEL_AVX512BF16 = 4 /* fast: see ra_precision */
 } ra_kernel_id;
 
 /* How rows are computed. Chosen from the problem alone, never from the number of threads. */
@@ -391,7 +392,7 @@ RA_API ra_status ra_backward(const ra_plan *plan, const ra_tensor *q, const ra_t
 
 /* ---- Options --------------------------------------------------------------------------------------------------- */
 
-/* "generic", "avx2", "avx512"; "auto" for RA_KERNEL_AUTO; NULL for anything else. */
+/* "generic", "avx2", "avx512", "avx512bf16"; "auto" for RA_KERNEL_AUTO; NULL for anything else. */
 RA_API const char *ra_kernel_name(ra_kernel_id kernel);
 
 /* 1 if this processor and operating system can run it, 0 otherwise. */
@@ -399,8 +400,10 @@ RA_API int ra_kernel_available(ra_kernel_id kernel);
 
 /*
  * With which products attention is computed. Exact: every product and sum in float32. Fast: products of bfloat16, sums
- * in float32, for inputs and an output that are all RA_BF16, by a kernel that has them; refused elsewhere. Auto: fast
- * where it can be, else exact. No kernel of this version is fast.
+ * and the softmax in float32, by the kernel avx512bf16; refused unless query, key, value and output (of a backward pass
+ * the output's gradient) are all RA_BF16, and the processor has AVX512_BF16. Auto: fast where it can be, else exact;
+ * exact where a kernel is named, be it by RA_KERNEL, and exact in decoding, which is bound by memory. docs/MATH.md
+ * states the errors of both.
  */
 typedef enum ra_precision { RA_PRECISION_AUTO = 0, RA_PRECISION_EXACT = 1, RA_PRECISION_FAST = 2 } ra_precision;
 
@@ -780,6 +783,14 @@ RA_API ra_status ra_reference_rows(const ra_plan *plan, ra_storage *q, ra_storag
 RA_API ra_status ra_reference_rows_sized(const ra_plan *plan, ra_storage *q, ra_storage *k, ra_storage *v,
                                          const ra_row *rows, int64_t count, double *outputs, double *lses,
                                          double *spreads, double *sizes);
+
+/*
+ * The same, with a third: roundings [count][value_dim] is what the output grows by if each weight is rounded on its own
+ * with a relative error of 1, the root of the sum of (weight (value - output))^2. Products of bfloat16 round weights.
+ */
+RA_API ra_status ra_reference_rows_rounded(const ra_plan *plan, ra_storage *q, ra_storage *k, ra_storage *v,
+                                           const ra_row *rows, int64_t count, double *outputs, double *lses,
+                                           double *spreads, double *sizes, double *roundings);
 
 /* A gradient, by the input that it belongs to. */
 typedef enum ra_gradient { RA_GRADIENT_QUERY = 0, RA_GRADIENT_KEY = 1, RA_GRADIENT_VALUE = 2 } ra_gradient;

@@ -13,8 +13,8 @@ from ._errors import error_of
 F32, F16, BF16, I64, U8, BOOL, F64, I8, I32 = range(9)
 SAME = -1
 SCALE_DEFAULT = 1.7976931348623157e308
-KERNELS = {None: 0, "auto": 0, "generic": 1, "avx2": 2, "avx512": 3}
-KERNEL_NAMES = {0: "auto", 1: "generic", 2: "avx2", 3: "avx512"}
+KERNELS = {None: 0, "auto": 0, "generic": 1, "avx2": 2, "avx512": 3, "avx512bf16": 4}
+KERNEL_NAMES = {0: "auto", 1: "generic", 2: "avx2", 3: "avx512", 4: "avx512bf16"}
 
 folder = Path(__file__).resolve().parent
 

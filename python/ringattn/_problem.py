@@ -194,7 +194,7 @@ class Plan:
         check(lib.ra_options_init(byref(options), ctypes.sizeof(options)))
         options.threads = threads
         if kernel not in KERNELS:
-            raise ArgumentError(f'kernel "{kernel}" is unknown: expected auto, generic, avx2 or avx512')
+            raise ArgumentError(f'kernel "{kernel}" is unknown: expected auto, generic, avx2, avx512 or avx512bf16')
         options.kernel = KERNELS[kernel]
         if progress is not None:
             self.kept.append(progress)

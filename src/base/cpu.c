@@ -74,6 +74,8 @@ static unsigned find_features(void)
         features |= RA_CPU_AVX512F;
     if ((b & bit_AVX512DQ) && (states & ZMM) == ZMM)
         features |= RA_CPU_AVX512DQ;
+    if ((b & bit_AVX512BW) && (states & ZMM) == ZMM)
+        features |= RA_CPU_AVX512BW;
     return features | find_newer(states);
 }
 

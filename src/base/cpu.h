@@ -15,7 +15,8 @@ typedef enum ra_cpu_feature {
     RA_CPU_AVX512_BF16 = 64,
     RA_CPU_AVX512_FP16 = 128,
     RA_CPU_AVX_VNNI = 256,
-    RA_CPU_AMX = 512 /* tiles, and their products of bfloat16 */
+    RA_CPU_AMX = 512, /* tiles, and their products of bfloat16 */
+    RA_CPU_AVX512BW = 1024
 } ra_cpu_feature;
 
 /* Bits of ra_cpu_feature, set only when the operating system saves the registers too. */

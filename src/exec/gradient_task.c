@@ -191,7 +191,8 @@ static void begin(gradient_task *t, ra_gradient_worker *w, const ra_claim *claim
     t->hi = (int32_t *)(w->scratch + s->hi);
     t->seen = (uint64_t *)(w->scratch + s->seen);
     t->staging = (float *)(w->scratch + s->staging);
-    t->call = (ra_gradient_call){.head_dim = p->head_dim, .value_dim = p->value_dim, .factor = p->score_factor};
+    t->call = (ra_gradient_call){
+        .head_dim = p->head_dim, .value_dim = p->value_dim, .query_factor = p->query_factor, .factor = p->score_factor};
     t->call.scale = (float)p->scale;
     t->call.weights = (float *)(w->scratch + s->weights);
     t->call.d_scores = (float *)(w->scratch + s->d_scores);
@@ -293,7 +294,7 @@ static void start_sums(const gradient_task *t, const unit *u, int64_t head, int 
     if (!goes_on(run))
         return;
     ra_rows sums = d_query_rows(t, head, plain);
-    run->kernel->pack_query(&sums, rows, run->plan->head_dim, 1.0f, u->d_query + 2 * lanes);
+    run->kernel->turn_rows(&sums, rows, run->plan->head_dim, 1.0f, u->d_query + 2 * lanes);
 }
 
 static void pack_unit(gradient_task *t, int64_t number, int64_t head, const ra_members *m)
@@ -360,18 +361,18 @@ static void finish_units(gradient_task *t)
  * Whether rows are read where they lie: whole units of RA_F32, one row right after the other. Rows that are far apart
  * are in a page each, and all groups of all heads would go through these pages.
  */
-static bool in_place(const ra_rows *rows, const ra_block *b, int dim)
+static bool in_place(const ra_kernel *kernel, const ra_rows *rows, const ra_block *b, int dim)
 {
-    return !b->skip && b->rows % RA_KEY_UNIT == 0 && !rows->index && rows->dtype == RA_F32 && rows->dim_stride == 1 &&
-           rows->row_stride == dim;
+    return kernel->pair == 1 && !b->skip && b->rows % RA_KEY_UNIT == 0 && !rows->index && rows->dtype == RA_F32 &&
+           rows->dim_stride == 1 && rows->row_stride == dim;
 }
 
-/* Zeros in rows of a widened block that are not there, as far as a tile can reach. */
-static void clear_edges(const ra_block *b, int64_t dim, float *rows)
+/* Zeros in rows of a packed block that are not there, as far as a tile can reach. */
+static void clear_edges(const ra_block *b, int64_t places, float *rows)
 {
     int64_t end = ra_ceil_div(b->rows, RA_KEY_UNIT) * RA_KEY_UNIT;
-    memset(rows, 0, (size_t)(b->skip * dim) * sizeof *rows);
-    memset(rows + b->rows * dim, 0, (size_t)((end - b->rows) * dim) * sizeof *rows);
+    memset(rows, 0, (size_t)(b->skip * places) * sizeof *rows);
+    memset(rows + b->rows * places, 0, (size_t)((end - b->rows) * places) * sizeof *rows);
 }
 
 /* Where the keys and values of a block will be; `sums` is the place of its sums. */
@@ -389,16 +390,16 @@ static void place_block(gradient_task *t, const ra_key_block *from, int number, 
         b->from.index = b->index;
     }
     ra_rows key = ra_block_rows(from->k, t->batch, &b->from), value = ra_block_rows(from->v, t->batch, &b->from);
-    b->widened_key = in_place(&key, &from->block, p->head_dim) ? NULL : (float *)(at + s->key);
-    b->widened_value = in_place(&value, &from->block, p->value_dim) ? NULL : (float *)(at + s->value);
+    b->widened_key = in_place(run->kernel, &key, &from->block, p->head_dim) ? NULL : (float *)(at + s->key);
+    b->widened_value = in_place(run->kernel, &value, &from->block, p->value_dim) ? NULL : (float *)(at + s->value);
     b->key = b->widened_key ? b->widened_key : key.data;
     b->value = b->widened_value ? b->widened_value : value.data;
-    b->key_stride = p->head_dim;
-    b->value_stride = p->value_dim;
+    b->key_stride = ra_words(run->kernel, p->head_dim);
+    b->value_stride = ra_words(run->kernel, p->value_dim);
     if (b->widened_key)
-        clear_edges(&from->block, p->head_dim, b->widened_key);
+        clear_edges(&from->block, b->key_stride, b->widened_key);
     if (b->widened_value)
-        clear_edges(&from->block, p->value_dim, b->widened_value);
+        clear_edges(&from->block, b->value_stride, b->widened_value);
     b->panels = (float *)(at + s->panels);
     b->d_key = run->keys.d_k ? (float *)(sums_at + s->d_key) : NULL;
     b->d_value = run->keys.d_v ? (float *)(sums_at + s->d_value) : NULL;
@@ -406,7 +407,7 @@ static void place_block(gradient_task *t, const ra_key_block *from, int number, 
     b->guard = false;
 }
 
-/* Rows first .. end - 1 of a block, in memory of their own. */
+/* Rows first .. end - 1 of a block, packed in memory of their own. */
 static void widen(const ra_kernel *kernel, ra_rows rows, int skip, int first, int end, int dim, float *to)
 {
     first = (int)ra_max(first, skip);
@@ -416,7 +417,7 @@ static void widen(const ra_kernel *kernel, ra_rows rows, int skip, int first, in
         rows.index += first - skip;
     else
         rows.data = (const char *)rows.data + (first - skip) * rows.row_stride * (int64_t)ra_dtype_size(rows.dtype);
-    kernel->pack_rows(&rows, end - first, dim, to + (int64_t)first * dim);
+    kernel->pack_key(&rows, end - first, dim, to + (int64_t)first * ra_words(kernel, dim));
 }
 
 /* Pack the rows of a block up to `end`, a multiple of RA_KEY_UNIT or the end of the block. */
@@ -432,9 +433,9 @@ static void pack_until(gradient_task *t, gradient_block *b, int end)
     if (b->widened_value)
         widen(run->kernel, ra_block_rows(b->from.v, t->batch, &b->from), skip, first, end, p->value_dim,
               b->widened_value);
-    const ra_rows rows = {b->key + first * b->key_stride, RA_F32, b->key_stride, 1, NULL, NULL};
-    if (run->queries.d_q &&
-        !run->kernel->pack_value(&rows, end - first, p->head_dim, t->staging, b->panels + (ptrdiff_t)first * RA_PANEL))
+    const ra_rows rows = ra_rows_of_words(run->kernel, b->key + first * b->key_stride, b->key_stride);
+    if (run->queries.d_q && !run->kernel->pack_value(&rows, end - first, p->head_dim, t->staging,
+                                                     b->panels + (ptrdiff_t)(first / run->kernel->pair) * RA_PANEL))
         b->guard = true;
     b->packed = end;
 }

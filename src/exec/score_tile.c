@@ -252,7 +252,7 @@ static const float *window_at(ra_score_tiles *t, const ra_score_place *at, const
 static void pack_in_base_2(const ra_score_tiles *t, const ra_rows *rows, int lanes, int keys, float *matrix)
 {
     bool finite = rows->dtype == RA_F16;
-    t->kernel->pack_query(rows, lanes, keys, finite ? (float)RA_LOG2_E : 1.0f, matrix);
+    t->kernel->turn_rows(rows, lanes, keys, finite ? (float)RA_LOG2_E : 1.0f, matrix);
     for (ptrdiff_t i = 0; !finite && i < (ptrdiff_t)keys * t->lanes; i++)
         matrix[i] = ra_added_in_base_2((float)RA_LOG2_E, matrix[i]);
 }

@@ -15,7 +15,7 @@ typedef struct packed_block {
     ra_block block;
     const float *key;
     int64_t key_stride;
-    float *widened; /* where the keys are copied to; NULL: they are read in place */
+    float *widened; /* where the keys are packed; NULL: they are read in place */
     float *value;
     bool guard;
 } packed_block;
@@ -123,7 +123,8 @@ static void lay_out(tile_task *t, ra_worker *w, int64_t task)
     t->state = (float *)(at + s->state);
     if (run->states)
         t->state = ra_unit_state(run, t->span, unit_of(t, run));
-    t->call = (ra_tile_call){.head_dim = p->head_dim, .factor = p->score_factor, .value_dim = p->value_dim};
+    t->call = (ra_tile_call){
+        .head_dim = p->head_dim, .query_factor = p->query_factor, .factor = p->score_factor, .value_dim = p->value_dim};
     t->call.scores = (float *)(at + s->scores);
     t->call.fetch_key = &t->fetch_key;
     t->call.fetch_value = &t->fetch_value;
@@ -150,12 +151,13 @@ static ra_rows values_of(const tile_task *t, const ra_key_block *b)
     return rows;
 }
 
-/* Widen the rows of a block into `packed`, at their places, with zeros in front as far as a tile can reach. */
-static void pack_edge(const ra_run *run, const ra_rows *rows, const ra_block *block, int dim, float *packed)
+/* Zeros in front of the rows of a block, which take `places` each, as far as a tile can reach; to where they begin. */
+static float *clear_front(const ra_block *block, int places, float *packed)
 {
-    for (int64_t i = (int64_t)(block->skip / RA_KEY_UNIT * RA_KEY_UNIT) * dim; i < (int64_t)block->skip * dim; i++)
+    for (int64_t i = (int64_t)(block->skip / RA_KEY_UNIT * RA_KEY_UNIT) * places; i < (int64_t)block->skip * places;
+         i++)
         packed[i] = 0.0f;
-    run->kernel->pack_rows(rows, block->rows - block->skip, dim, packed + (int64_t)block->skip * dim);
+    return packed + (int64_t)block->skip * places;
 }
 
 /* Where a block's keys and values will be; keys in place where a kernel can read them, which takes whole units. */
@@ -166,11 +168,12 @@ static void place_block(tile_task *t, const ra_key_block *b, int place)
     packed_block *taken = &t->blocks[place];
     *taken = (packed_block){.block = b->block, .key = key.data, .key_stride = key.row_stride};
     taken->value = t->value + (int64_t)place * RA_KEY_BLOCK * ra_ceil_div(p->value_dim, RA_PANEL) * RA_PANEL;
-    bool whole = !b->block.skip && b->block.rows % RA_KEY_UNIT == 0;
-    if (!whole || key.index || key.dtype != RA_F32 || key.dim_stride != 1) {
+    const ra_kernel *kernel = t->worker->run->kernel;
+    bool readable = !b->block.skip && b->block.rows % RA_KEY_UNIT == 0 && kernel->pair == 1;
+    if (!readable || key.index || key.dtype != RA_F32 || key.dim_stride != 1) {
         taken->widened = t->key + (int64_t)place * RA_KEY_BLOCK * p->head_dim;
         taken->key = taken->widened;
-        taken->key_stride = p->head_dim;
+        taken->key_stride = ra_words(kernel, p->head_dim);
     }
 }
 
@@ -195,9 +198,9 @@ static void pack_part(tile_task *t, const ra_key_block *b, int place, int first,
     ra_rows key = rows_from(keys_of(t, b), first);
     ra_rows value = rows_from(values_of(t, b), first);
     if (taken->widened)
-        run->kernel->pack_rows(&key, end - first, p->head_dim, taken->widened + (int64_t)first * p->head_dim);
+        run->kernel->pack_key(&key, end - first, p->head_dim, taken->widened + first * taken->key_stride);
     if (!run->kernel->pack_value(&value, end - first, p->value_dim, t->staging,
-                                 taken->value + (ptrdiff_t)first * RA_PANEL))
+                                 taken->value + (ptrdiff_t)(first / run->kernel->pair) * RA_PANEL))
         taken->guard = true;
 }
 
@@ -208,8 +211,10 @@ static void pack_rest(tile_task *t, const ra_key_block *b, int place)
     const ra_plan *p = run->plan;
     packed_block *taken = &t->blocks[place];
     ra_rows key = keys_of(t, b), value = values_of(t, b);
-    pack_edge(run, &key, &b->block, p->head_dim, taken->widened);
-    pack_edge(run, &value, &b->block, p->value_dim, t->edge);
+    int rows = b->block.rows - b->block.skip;
+    run->kernel->pack_key(&key, rows, p->head_dim,
+                          clear_front(&b->block, ra_words(run->kernel, p->head_dim), taken->widened));
+    run->kernel->pack_rows(&value, rows, p->value_dim, clear_front(&b->block, p->value_dim, t->edge));
     int64_t zeros = (int64_t)(b->block.skip / RA_KEY_UNIT * RA_KEY_UNIT) * p->value_dim;
     for (int64_t i = 0; i < zeros; i++)
         t->edge[i] = 0.0f;

@@ -80,6 +80,7 @@ typedef struct ra_tile_call {
     int begin, end;     /* keys to work: multiples of RA_KEY_UNIT, end at most RA_KEY_BLOCK */
     const float *value; /* panels [value_dim / 4, rounded up][RA_KEY_BLOCK][4], zero in rows past the last key */
     int head_dim, value_dim;
+    float query_factor;     /* what scores are multiplied by before that, where pack_query has not done it */
     float factor;           /* what scores are multiplied by */
     const int32_t *lo, *hi; /* NULL, or [lanes]: lane i sees keys lo[i] <= k < hi[i] */
     const uint64_t *seen;   /* NULL, or [RA_KEY_BLOCK] in place of lo and hi: lane i sees key k if bit i is set */
@@ -142,6 +143,7 @@ typedef struct ra_gradient_call {
     const int32_t *lo, *hi;
     const uint64_t *seen;
     int head_dim, value_dim;
+    float query_factor; /* as in ra_tile_call */
     float factor, scale;
     float *weights, *d_scores; /* scratch [RA_KEY_BLOCK][lanes] each */
     float *d_query;            /* NULL, or acc [head_dim, rounded up to RA_PANEL][lanes] behind 2 * lanes floats */
@@ -164,9 +166,18 @@ typedef struct ra_kernel {
     ra_kernel_id id;
     ra_precision precision; /* exact or fast */
     ra_blocking blocking;
+    /*
+     * Numbers in a place of what tiles and gradients read as float: 1, or a pair of bfloat16 that lies side by side in
+     * the dimension that a product sums over. Then rows of keys have ra_words of their columns, queries as many pairs
+     * of columns, panels of values 32 pairs of keys, and pack_columns pairs of rows.
+     */
+    int pair;
     /* dst[row][dim], f32. */
     void (*pack_rows)(const ra_rows *src, int rows, int dim, float *dst);
     /* dst[dim][lanes], f32 multiplied by factor; lanes from `rows` on are zero, and rows whose index is below 0. */
+    void (*turn_rows)(const ra_rows *src, int rows, int dim, float factor, float *dst);
+    /* Rows and turned rows for products. With pairs the factor is left to query_factor of a call. */
+    void (*pack_key)(const ra_rows *src, int rows, int dim, float *dst);
     void (*pack_query)(const ra_rows *src, int rows, int dim, float factor, float *dst);
     /* Panels as in ra_tile_call; `staging` holds [RA_KEY_BLOCK][dim] floats. Returns whether all are finite. */
     bool (*pack_value)(const ra_rows *src, int rows, int dim, float *staging, float *dst);
@@ -205,11 +216,30 @@ typedef struct ra_kernel {
     void (*add_group)(const float *acc, int rows, int dim, const ra_rows *sums);
 } ra_kernel;
 
+/* Places that a packed row of keys or values takes. */
+static inline int ra_words(const ra_kernel *kernel, int dim)
+{
+    return (dim + kernel->pair - 1) / kernel->pair;
+}
+
+/* Rows that pack_key has packed. */
+static inline ra_rows ra_rows_of_words(const ra_kernel *kernel, const float *rows, int64_t stride)
+{
+    return (ra_rows){rows, kernel->pair == 1 ? RA_F32 : RA_BF16, stride * kernel->pair, 1, NULL, NULL};
+}
+
 /*
  * The table for an id and a precision; RA_KERNEL_AUTO takes RA_KERNEL from the environment, else the best. A table is
- * fast only where that is asked for: RA_PRECISION_AUTO takes exact ones, until dtypes say that all is bfloat16.
+ * fast only where that or its name is asked for: RA_PRECISION_AUTO takes exact ones, until dtypes say that all is
+ * bfloat16.
  */
 ra_status ra_kernel_find(ra_kernel_id id, ra_precision precision, const ra_kernel **kernel);
+
+/* Whether neither the kernel nor the precision was asked for: then the dtypes of a run decide. */
+bool ra_kernel_is_open(ra_kernel_id id, ra_precision precision);
+
+/* The table of a plan, or of an open one the fast table, if all tensors are RA_BF16 and it has the same blocking. */
+ra_status ra_kernel_of_run(ra_kernel_id id, bool open, bool all_bf16, const ra_kernel **kernel);
 
 /* RA_OK unless the precision is fast, and one of these tensors, which may be NULL, is not RA_BF16. */
 ra_status ra_precision_check(ra_precision precision, const ra_tensor *const tensors[], const char *const names[],
@@ -218,5 +248,6 @@ ra_status ra_precision_check(ra_precision precision, const ra_tensor *const tens
 extern const ra_kernel ra_kernel_generic;
 extern const ra_kernel ra_kernel_avx2;
 extern const ra_kernel ra_kernel_avx512;
+extern const ra_kernel ra_kernel_avx512bf16;
 
 #endif

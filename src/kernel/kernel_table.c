@@ -7,12 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Best first. */
+/* Best first, of each precision. */
 static const struct {
     const ra_kernel *kernel;
     unsigned needs; /* ra_cpu_feature bits */
 } tables[] = {
 #ifdef RA_HAVE_X86
+    {&ra_kernel_avx512bf16,
+     RA_CPU_AVX512F | RA_CPU_AVX512DQ | RA_CPU_AVX512BW | RA_CPU_AVX512_BF16 | RA_CPU_FMA | RA_CPU_F16C},
     {&ra_kernel_avx512, RA_CPU_AVX512F | RA_CPU_AVX512DQ | RA_CPU_FMA | RA_CPU_F16C},
     {&ra_kernel_avx2, RA_CPU_AVX2 | RA_CPU_FMA | RA_CPU_F16C},
 #endif
@@ -27,6 +29,7 @@ const char *ra_kernel_name(ra_kernel_id id)
     case RA_KERNEL_GENERIC: return "generic";
     case RA_KERNEL_AVX2: return "avx2";
     case RA_KERNEL_AVX512: return "avx512";
+    case RA_KERNEL_AVX512BF16: return "avx512bf16";
     }
     return NULL;
 }
@@ -85,7 +88,7 @@ static ra_status find_named(ra_kernel_id *id, const char **source)
     while (ra_kernel_name(*id) && strcmp(asked, ra_kernel_name(*id)) != 0)
         *id = (ra_kernel_id)(*id + 1);
     if (!ra_kernel_name(*id))
-        return ra_fail(RA_ERROR_ARGUMENT, "RA_KERNEL=%s: expected generic, avx2 or avx512", asked);
+        return ra_fail(RA_ERROR_ARGUMENT, "RA_KERNEL=%s: expected generic, avx2, avx512 or avx512bf16", asked);
     return RA_OK;
 }
 
@@ -101,16 +104,25 @@ static ra_status refuse_kernel(ra_kernel_id id, const char *source)
                    ra_kernel_name(id), can);
 }
 
-/* No table that was asked for, or that there is, has products of bfloat16. */
-static ra_status refuse_fast(ra_kernel_id id, const char *source)
+/* A kernel that was asked for has the other precision, or no kernel here has this one. */
+static ra_status refuse_precision(ra_kernel_id id, ra_precision precision, const char *source)
 {
-    if (id != RA_KERNEL_AUTO)
+    if (id == RA_KERNEL_AUTO)
+        return ra_fail(RA_ERROR_UNSUPPORTED,
+                       "precision fast: this processor has no products of bfloat16 (avx512_bf16); use exact or auto");
+    if (precision == RA_PRECISION_FAST)
         return ra_fail(RA_ERROR_ARGUMENT, "precision fast: kernel %s%s multiplies in float32, exactly", source,
                        ra_kernel_name(id));
-    bool has = ra_cpu_features() & RA_CPU_AVX512_BF16;
-    return ra_fail(RA_ERROR_UNSUPPORTED, "precision fast: %s",
-                   has ? "this version has no kernel with products of bfloat16"
-                       : "this processor has no products of bfloat16 (avx512_bf16)");
+    return ra_fail(RA_ERROR_ARGUMENT, "precision exact: kernel %s%s multiplies in bfloat16", source,
+                   ra_kernel_name(id));
+}
+
+/* What a table must have: of a kernel by name its own precision will do, and of any other auto begins with exact. */
+static ra_precision needed(ra_kernel_id id, ra_precision precision)
+{
+    if (precision != RA_PRECISION_AUTO)
+        return precision;
+    return id == RA_KERNEL_AUTO ? RA_PRECISION_EXACT : ra_kernel_precision(id);
 }
 
 ra_status ra_kernel_find(ra_kernel_id id, ra_precision precision, const ra_kernel **kernel)
@@ -123,10 +135,32 @@ ra_status ra_kernel_find(ra_kernel_id id, ra_precision precision, const ra_kerne
         return ra_fail(RA_ERROR_ARGUMENT, "kernel %d: no such kernel", (int)id);
     if (!ra_precision_name(precision))
         return ra_fail(RA_ERROR_ARGUMENT, "precision %d: no such precision", (int)precision);
-    *kernel = best(id, precision == RA_PRECISION_FAST ? RA_PRECISION_FAST : RA_PRECISION_EXACT);
+    *kernel = best(id, needed(id, precision));
     if (*kernel)
         return RA_OK;
-    return id != RA_KERNEL_AUTO && !runnable(id) ? refuse_kernel(id, source) : refuse_fast(id, source);
+    return id != RA_KERNEL_AUTO && !runnable(id) ? refuse_kernel(id, source) : refuse_precision(id, precision, source);
+}
+
+bool ra_kernel_is_open(ra_kernel_id id, ra_precision precision)
+{
+    const char *source;
+    return precision == RA_PRECISION_AUTO && !find_named(&id, &source) && id == RA_KERNEL_AUTO;
+}
+
+/* Tiles of a plan for one of two tables can be worked by the other. */
+static bool same_blocking(const ra_blocking *a, const ra_blocking *b)
+{
+    return a->lanes == b->lanes && a->narrow == b->narrow && a->tile_groups == b->tile_groups &&
+           a->tile_bytes == b->tile_bytes && a->decode_queries == b->decode_queries;
+}
+
+ra_status ra_kernel_of_run(ra_kernel_id id, bool open, bool all_bf16, const ra_kernel **kernel)
+{
+    ra_status status = ra_kernel_find(id, ra_kernel_precision(id), kernel);
+    const ra_kernel *fast = status || !open || !all_bf16 ? NULL : best(RA_KERNEL_AUTO, RA_PRECISION_FAST);
+    if (fast && same_blocking(&fast->blocking, &(*kernel)->blocking))
+        *kernel = fast;
+    return status;
 }
 
 ra_status ra_precision_check(ra_precision precision, const ra_tensor *const tensors[], const char *const names[],

@@ -14,6 +14,8 @@
  *     v_sums(r[WIDTH]): the sum of each vector in a lane of one
  *     v_min(a, b) (b when either is NaN), v_quotient(a, b), v_transpose(r[WIDTH]) and v_kept, the
  * draws of dropout: of scored tiles alone
+ *     KERNEL_PRECISION and PAIR, v_pairs, v_neighbours, v_zip, v_keep: of a table with products of bfloat16 alone; its
+ * v_begin and v_accumulate multiply pairs
  *
  * Queries are in the lanes: a group is LANES = WIDTH * VECTORS rows, keys and values are broadcast, and no reduction
  * ever crosses lanes in a tile. The register block is VECTORS x 4 accumulators in both products.
@@ -22,6 +24,7 @@
  *
  *     template_exp2.h     powers of two, which is what a softmax in base 2 needs
  *     template_packing.h  rows of any dtype and stride into what the products read
+ *     template_pairs.h    the same as pairs of bfloat16
  *     template_score.h    softcaps, biases and dropout, between the product, the softmax and the values
  *     template_tile.h     one group of queries against one block of keys
  *     template_decode.h   few queries: vectors along the head dimension, keys and values read once
@@ -37,10 +40,13 @@
 #include <string.h>
 
 #define LANES (WIDTH * VECTORS)
-/* A table whose products are not those of float32 says so. */
+/* A table whose products are not those of float32 says so, and has PAIR numbers in the place of one: 2 of bfloat16. */
 #ifndef KERNEL_PRECISION
 #define KERNEL_PRECISION RA_PRECISION_EXACT
+#define PAIR 1
 #endif
+/* Places that n numbers take: see template_pairs.h. */
+#define WORDS(n) (((n) + PAIR - 1) / PAIR)
 #define INLINE static inline __attribute__((always_inline))
 /* Steps of an inner loop written out: fewer instructions beside the products. */
 #define UNROLL 8
@@ -62,6 +68,7 @@ _Static_assert(RA_KEY_UNIT % EXP2_KEYS == 0, "tiles end with a whole unit of key
 #include "kernel/template_gradient.h"
 #include "kernel/template_gradient_scored.h"
 #include "kernel/template_packing.h"
+#include "kernel/template_pairs.h"
 #include "kernel/template_score.h"
 #include "kernel/template_state.h"
 #include "kernel/template_tile.h"
@@ -70,8 +77,16 @@ const ra_kernel KERNEL_NAME = {
     .id = KERNEL_ID,
     .precision = KERNEL_PRECISION,
     .blocking = {LANES, LANES - WIDTH, TILE_GROUPS, TILE_BYTES, DECODE_QUERIES},
+    .pair = PAIR,
     .pack_rows = pack_rows,
+    .turn_rows = turn_rows,
+#if PAIR > 1
+    .pack_key = pack_key,
     .pack_query = pack_query,
+#else
+    .pack_key = pack_rows,
+    .pack_query = turn_rows,
+#endif
     .pack_value = pack_value,
     .tile = tile,
     .decode = decode,

@@ -19,69 +19,14 @@
 #include "kernel/template_exp2.h"
 #include "kernel/template_tile.h"
 
-/* ---- Columns in the lanes ---------------------------------------------------------------------------------------- */
-
-/*
- * Columns are worked in slices of up to VECTORS vectors, as even as can be: a slice of one vector would wait for its
- * own sums.
- */
-INLINE int column_slices(int dim)
-{
-    int vectors = (dim + WIDTH - 1) / WIDTH;
-    return (vectors + VECTORS - 1) / VECTORS;
-}
-
-INLINE int slice_vectors(int dim, int slice)
-{
-    int vectors = (dim + WIDTH - 1) / WIDTH, slices = column_slices(dim);
-    return vectors / slices + (slice < vectors % slices);
-}
-
-/* One row's columns of a slice, zeros behind the last; 0 * column is added to poison. */
-INLINE void pack_slice_row(const ra_rows *src, int64_t at, int first, int dim, int vectors, float *dst, vec *poison)
-{
-    int have = dim - first < vectors * WIDTH ? dim - first : vectors * WIDTH, d = 0;
-    if (src->dtype == RA_F32 && src->dim_stride == 1)
-        memcpy(dst, (const float *)src->data + at + first, (size_t)have * sizeof *dst), d = have;
-    else if (src->dim_stride == 1)
-        widen_row(src, at + first, have, dst), d = have;
-    for (; d < have; d++)
-        dst[d] = load_one(src, at + (first + d) * src->dim_stride);
-    for (; d < vectors * WIDTH; d++)
-        dst[d] = 0.0f;
-    for (int i = 0; i < vectors; i++)
-        *poison = v_fma(v_load(dst + i * WIDTH), v_set(0.0f), *poison);
-}
-
-/* src [rows][dim], any dtype and stride -> dst [slice][rows][vectors of the slice], f32; true if all are finite */
-static bool pack_columns(const ra_rows *src, int rows, int dim, float *dst)
-{
-    vec poison = v_set(0.0f);
-    for (int slice = 0, first = 0; slice < column_slices(dim); slice++) {
-        int vectors = slice_vectors(dim, slice);
-        for (int r = 0; r < rows; r++, dst += vectors * WIDTH) {
-            if (src->index && src->index[r] < 0)
-                memset(dst, 0, (size_t)(vectors * WIDTH) * sizeof *dst);
-            else
-                pack_slice_row(src, row_at(src, r), first, dim, vectors, dst, &poison);
-        }
-        first += vectors * WIDTH;
-    }
-    float lane[WIDTH], sum = 0;
-    v_store(lane, poison);
-    for (int i = 0; i < WIDTH; i++)
-        sum += lane[i];
-    return sum == 0.0f;
-}
-
 /* ---- The two products that give [key][lane] ------------------------------------------------------------------------
  */
 
 /* out[key][lane] = sum_d rows[key][d] column[d][lane]; long dims in a pass for each chunk, as in a tile's scores. */
 INLINE void gradient_product(const ra_gradient_call *c, const float *column, const float *rows, ptrdiff_t stride,
-                             int dim, float *out, int n)
+                             int columns, float *out, int n)
 {
-    const int last = last_chunk(dim);
+    const int dim = WORDS(columns), last = last_chunk(dim);
     for (int d = 0; d <= last; d += DOT_CHUNK)
         for (int k = c->begin; k < c->end; k += RA_KEY_UNIT) {
             vec s[RA_KEY_UNIT][VECTORS];
@@ -107,7 +52,8 @@ INLINE mask gradient_sees(const ra_gradient_call *c, hidden by, int k, int i)
 INLINE void gradient_weights(const ra_gradient_call *c, hidden by, int n)
 {
     const vec zero = v_set(0.0f), factor = v_set(c->factor), scale = v_set(c->scale);
-    const bool scaled = c->factor != 1.0f; /* rounded as a tile's scores are: the log-sum-exp is made of those */
+    /* Rounded as a tile's scores are: the log-sum-exp is made of those. */
+    const bool scaled = c->factor != 1.0f;
     for (int i = 0; i < n; i++) {
         const vec lse = v_load(c->lse + i * WIDTH), rest = v_load(c->lse_rest + i * WIDTH);
         const vec delta = v_sub(zero, v_load(c->delta + i * WIDTH));
@@ -117,6 +63,8 @@ INLINE void gradient_weights(const ra_gradient_call *c, hidden by, int n)
             vec p[EXP2_KEYS];
             for (int j = 0; j < EXP2_KEYS; j++) {
                 p[j] = v_load(weight + j * LANES);
+                if (PAIR > 1)
+                    p[j] = v_mul(p[j], v_set(c->query_factor));
                 if (scaled)
                     p[j] = v_mul(p[j], factor);
                 p[j] = v_sub(v_sub(p[j], lse), rest);
@@ -136,12 +84,81 @@ INLINE void gradient_weights(const ra_gradient_call *c, hidden by, int n)
     }
 }
 
+/* ---- Weights and gradients of scores as the other products read them ------------------------------------------------
+ *
+ * With pairs both are rounded once and stored where the unrounded ones were:
+ *
+ *     weights   [key] weights of pairs of lanes [LANES / 2] | d_scores of pairs of lanes [LANES / 2]
+ *     d_scores  [pair of keys][lane]
+ */
+
+#if PAIR > 1
+INLINE float *d_scores_by_lanes(const ra_gradient_call *c)
+{
+    return c->weights + LANES / PAIR;
+}
+
+/* Lanes of a key in rows, zeros behind the last row: those are no part of a sum over rows, and may be anything. */
+INLINE void load_rows(const float *from, const mask here[VECTORS], int n, vec lanes[VECTORS])
+{
+    for (int i = 0; i < VECTORS; i++)
+        lanes[i] = i < n ? v_select(here[i], v_load(from + i * WIDTH), v_set(0.0f)) : v_set(0.0f);
+}
+
+INLINE void store_lanes(const vec lanes[VECTORS], float *to)
+{
+    for (int i = 0; i < VECTORS; i += PAIR)
+        v_store(to + i / PAIR * WIDTH, v_neighbours(lanes[i], lanes[i + 1]));
+}
+
+INLINE void round_weights(const ra_gradient_call *c, int n)
+{
+    mask here[VECTORS];
+    for (int i = 0; i < VECTORS; i++) {
+        int rows = c->rows - i * WIDTH;
+        here[i] = v_bits(rows >= WIDTH ? 0xffffU : rows > 0 ? (1U << rows) - 1 : 0);
+    }
+    for (ptrdiff_t k = c->begin; k < c->end; k += PAIR) {
+        float *weight = c->weights + k * LANES, *d_score = c->d_scores + k * LANES;
+        vec lanes[VECTORS], even[VECTORS], odd[VECTORS];
+        load_rows(d_score, here, n, even);
+        load_rows(d_score + LANES, here, n, odd);
+        for (int i = 0; i < n; i++)
+            v_store(c->d_scores + k / PAIR * LANES + i * WIDTH, v_pairs(even[i], odd[i]));
+        load_rows(weight, here, n, lanes);
+        store_lanes(lanes, weight);
+        store_lanes(even, weight + LANES / PAIR);
+        load_rows(weight + LANES, here, n, lanes);
+        store_lanes(lanes, weight + LANES);
+        store_lanes(odd, weight + LANES + LANES / PAIR);
+    }
+}
+#else
+INLINE float *d_scores_by_lanes(const ra_gradient_call *c)
+{
+    return c->d_scores;
+}
+#endif
+
 /* ---- The two products that are summed over queries -----------------------------------------------------------------
  */
 
 INLINE bool lane_sees(const ra_gradient_call *c, int k, int lane)
 {
     return c->seen ? c->seen[k] >> lane & 1 : c->lo[lane] <= k && k < c->hi[lane];
+}
+
+/* The column of lane r times its weight for key k, if it sees the key; or those of lanes r and r + 1. */
+INLINE vec add_seen(const ra_gradient_call *c, int k, int r, float weight, vec column, vec sum)
+{
+#if PAIR > 1
+    mask all = v_bits(0xffff), none = v_bits(0), even = lane_sees(c, k, r) ? all : none;
+    mask odd = r + 1 < c->rows && lane_sees(c, k, r + 1) ? all : none;
+    v_accumulate(&sum, v_set(weight), v_keep(column, even, odd));
+    return sum;
+#else
+    return lane_sees(c, k, r) ? v_fma(v_set(weight), column, sum) : sum;
+#endif
 }
 
 /* One slice of n vectors for four keys, over lanes that see the key alone: 0 * Inf would not be 0. */
@@ -151,11 +168,11 @@ INLINE void add_seen_queries(const ra_gradient_call *c, const float *weight, con
     for (int j = 0; j < RA_KEY_UNIT; j++)
         for (int i = 0; i < n; i++)
             block[j][i] = v_set(0.0f);
-    for (int r = 0; r < c->rows; r++)
+    for (int r = 0; r < c->rows; r += PAIR)
         for (int j = 0; j < RA_KEY_UNIT; j++)
-            for (int i = 0; i < n && lane_sees(c, k + j, r); i++)
-                block[j][i] =
-                    v_fma(v_set(weight[j * LANES + r]), v_load(columns + (ptrdiff_t)(r * n + i) * WIDTH), block[j][i]);
+            for (int i = 0; i < n; i++)
+                block[j][i] = add_seen(c, k + j, r, weight[j * LANES + r / PAIR],
+                                       v_load(columns + (ptrdiff_t)(r / PAIR * n + i) * WIDTH), block[j][i]);
 }
 
 /* sums[key][column] += sum over lanes of weight[key][lane] columns[lane][column], of one slice of n vectors */
@@ -169,7 +186,7 @@ INLINE void add_queries(const ra_gradient_call *c, bool guarded, const float *we
         if (guarded)
             add_seen_queries(c, weight, columns, k, n, block);
         else
-            score_chunk(columns, weight, LANES, c->rows, n * WIDTH, n, block);
+            score_chunk(columns, weight, LANES, WORDS(c->rows), n * WIDTH, n, block);
         for (int j = 0; j < RA_KEY_UNIT; j++, to += stride)
             for (int i = 0; i < n; i++)
                 v_store(to + i * WIDTH, v_add(v_load(to + i * WIDTH), block[j][i]));
@@ -226,13 +243,25 @@ static void add_columns(const ra_gradient_call *c, bool guarded, const float *we
     for (int slice = 0; slice < column_slices(dim); slice++) {
         int vectors = slice_vectors(dim, slice);
         slice_passes[guarded][vectors - 1](c, weights, columns, sums, stride);
-        columns += (ptrdiff_t)c->rows * vectors * WIDTH;
+        columns += (ptrdiff_t)WORDS(c->rows) * vectors * WIDTH;
         sums += vectors * WIDTH;
     }
 }
 
 /* ---- All of it -----------------------------------------------------------------------------------------------------
  */
+
+#if PAIR > 1
+#define ROUNDING_PASS(name, n)                                                                                         \
+    PASS round_weights_##name(const ra_gradient_call *c)                                                               \
+    {                                                                                                                  \
+        round_weights(c, n);                                                                                           \
+    }
+#define ROUND_WEIGHTS(name, c) round_weights_##name(c);
+#else
+#define ROUNDING_PASS(name, n)
+#define ROUND_WEIGHTS(name, c)
+#endif
 
 #define GRADIENT_PASSES(name, n)                                                                                       \
     PASS gradient_scores_##name(const ra_gradient_call *c)                                                             \
@@ -255,6 +284,7 @@ static void add_columns(const ra_gradient_call *c, bool guarded, const float *we
     {                                                                                                                  \
         gradient_weights(c, BITS_NOT_SET, n);                                                                          \
     }                                                                                                                  \
+    ROUNDING_PASS(name, n)                                                                                             \
     INLINE void gradient_queries_##name(const ra_gradient_call *c)                                                     \
     {                                                                                                                  \
         ra_fetch nothing = {0};                                                                                        \
@@ -268,9 +298,9 @@ static void add_columns(const ra_gradient_call *c, bool guarded, const float *we
                              .fetch_value = &nothing,                                                                  \
                              .scores = c->d_scores,                                                                    \
                              .state = c->d_query};                                                                     \
-        vec once[VECTORS];                                                                                             \
-        for (int i = 0; i < (n); i++)                                                                                  \
-            once[i] = v_set(1.0f);                                                                                     \
+        vec once[FACTORS][VECTORS];                                                                                    \
+        for (int i = 0; i < FACTORS * VECTORS; i++)                                                                    \
+            once[i / VECTORS][i % VECTORS] = v_set(1.0f);                                                              \
         ((c->lo || c->seen) && c->guard_keys ? values_guarded_##name : values_plain_##name)(&keys, once);              \
     }                                                                                                                  \
     static void gradient_##name(const ra_gradient_call *c)                                                             \
@@ -278,6 +308,7 @@ static void add_columns(const ra_gradient_call *c, bool guarded, const float *we
         gradient_scores_##name(c);                                                                                     \
         gradient_values_##name(c);                                                                                     \
         (c->seen ? weights_sifted_##name : c->lo ? weights_masked_##name : weights_plain_##name)(c);                   \
+        ROUND_WEIGHTS(name, c)                                                                                         \
         if (c->d_query)                                                                                                \
             gradient_queries_##name(c);                                                                                \
     }
@@ -292,7 +323,7 @@ INLINE void gradient_columns(const ra_gradient_call *c)
     if (c->d_value)
         add_columns(c, guarded, c->weights, c->d_output_columns, c->value_dim, c->d_value);
     if (c->d_key)
-        add_columns(c, guarded, c->d_scores, c->query_columns, c->head_dim, c->d_key);
+        add_columns(c, guarded, d_scores_by_lanes(c), c->query_columns, c->head_dim, c->d_key);
 }
 
 static void gradient(const ra_gradient_call *c)

@@ -22,7 +22,10 @@ INLINE void multiply_scores(const ra_gradient_call *c, int n)
     for (ptrdiff_t k = c->begin; k < c->end; k++)
         for (int i = 0; i < n; i++) {
             float *at = c->weights + k * LANES + i * WIDTH;
-            v_store(at, v_mul(v_load(at), factor));
+            vec score = v_load(at);
+            if (PAIR > 1)
+                score = v_mul(score, v_set(c->query_factor));
+            v_store(at, v_mul(score, factor));
         }
 }
 
@@ -107,7 +110,7 @@ INLINE void scale_scores(const ra_gradient_call *c, int n)
     static void scores_of_##name(const ra_gradient_call *c)                                                            \
     {                                                                                                                  \
         gradient_scores_##name(c);                                                                                     \
-        if (c->factor != 1.0f)                                                                                         \
+        if (PAIR > 1 || c->factor != 1.0f)                                                                             \
             multiply_##name(c);                                                                                        \
         apply_steps(c->stage, c->weights, c->cap_slope, c->begin, c->end, n);                                          \
         gradient_values_##name(c);                                                                                     \
@@ -119,6 +122,7 @@ INLINE void scale_scores(const ra_gradient_call *c, int n)
     static void products_of_##name(const ra_gradient_call *c)                                                          \
     {                                                                                                                  \
         scale_##name(c);                                                                                               \
+        ROUND_WEIGHTS(name, c)                                                                                         \
         if (c->d_query)                                                                                                \
             gradient_queries_##name(c);                                                                                \
     }

@@ -124,7 +124,7 @@ INLINE void transpose(const quad in[4], quad out[4])
 }
 
 /* 4 rows x 4 dims, each row from[r], times factor, to dst[dim][LANES] */
-INLINE void pack_query_patch(const float *const from[4], int d, float factor, float *dst)
+INLINE void turn_patch(const float *const from[4], int d, float factor, float *dst)
 {
     const quad rows[4] = {quad_at(from[0] + d), quad_at(from[1] + d), quad_at(from[2] + d), quad_at(from[3] + d)};
     quad columns[4];
@@ -143,18 +143,18 @@ INLINE bool all_here(const ra_rows *src, int r)
 }
 
 /* 4 rows x `dim` dims, each row from[r], times factor, to dst[dim][LANES] */
-INLINE void pack_query_rows(const float *const from[4], int dim, float factor, float *dst)
+INLINE void turn_four(const float *const from[4], int dim, float factor, float *dst)
 {
     int d = 0;
     for (; d + 4 <= dim; d += 4)
-        pack_query_patch(from, d, factor, dst);
+        turn_patch(from, d, factor, dst);
     for (; d < dim; d++)
         for (int i = 0; i < 4; i++)
             dst[(ptrdiff_t)d * LANES + i] = from[i][d] * factor;
 }
 
 /* The same of 16-bit rows from row r on, which are widened a few columns at a time. */
-INLINE void pack_query_wide(const ra_rows *src, int r, int dim, float factor, float *dst)
+INLINE void turn_wide(const ra_rows *src, int r, int dim, float factor, float *dst)
 {
     enum { COLUMNS = 64 };
     float wide[4][COLUMNS];
@@ -163,12 +163,12 @@ INLINE void pack_query_wide(const ra_rows *src, int r, int dim, float factor, fl
         int here = dim - d < COLUMNS ? dim - d : COLUMNS;
         for (int i = 0; i < 4; i++)
             widen_row(src, row_at(src, r + i) + d, here, wide[i]);
-        pack_query_rows(from, here, factor, dst + (ptrdiff_t)d * LANES);
+        turn_four(from, here, factor, dst + (ptrdiff_t)d * LANES);
     }
 }
 
 /* src [rows][dim] -> dst [dim][LANES] f32, times factor, zero lanes from `rows` on and where an index is below 0 */
-static void pack_query(const ra_rows *src, int rows, int dim, float factor, float *dst)
+static void turn_rows(const ra_rows *src, int rows, int dim, float factor, float *dst)
 {
     int r = 0;
     /* Four rows at a time where their elements lie together. */
@@ -177,12 +177,12 @@ static void pack_query(const ra_rows *src, int rows, int dim, float factor, floa
         for (int i = 0; i < 4; i++)
             fetch_lines(row_ahead(src, r + i), row_floats(src, dim));
         if (src->dtype != RA_F32) {
-            pack_query_wide(src, r, dim, factor, dst + r);
+            turn_wide(src, r, dim, factor, dst + r);
             continue;
         }
         const float *const from[4] = {row + row_at(src, r), row + row_at(src, r + 1), row + row_at(src, r + 2),
                                       row + row_at(src, r + 3)};
-        pack_query_rows(from, dim, factor, dst + r);
+        turn_four(from, dim, factor, dst + r);
     }
     for (; r < rows; r++) {
         bool here = !src->index || src->index[r] >= 0;
@@ -191,6 +191,63 @@ static void pack_query(const ra_rows *src, int rows, int dim, float factor, floa
     }
     for (int d = 0; r < LANES && d < dim; d++)
         memset(dst + (ptrdiff_t)d * LANES + r, 0, (size_t)(LANES - r) * sizeof *dst);
+}
+
+/* ---- Columns in the lanes ---------------------------------------------------------------------------------------- */
+
+/*
+ * Columns are worked in slices of up to VECTORS vectors, as even as can be: a slice of one vector would wait for its
+ * own sums.
+ */
+INLINE int column_slices(int dim)
+{
+    int vectors = (dim + WIDTH - 1) / WIDTH;
+    return (vectors + VECTORS - 1) / VECTORS;
+}
+
+INLINE int slice_vectors(int dim, int slice)
+{
+    int vectors = (dim + WIDTH - 1) / WIDTH, slices = column_slices(dim);
+    return vectors / slices + (slice < vectors % slices);
+}
+
+#if PAIR == 1
+
+/* One row's columns of a slice, zeros behind the last; 0 * column is added to poison. */
+INLINE void pack_slice_row(const ra_rows *src, int64_t at, int first, int dim, int vectors, float *dst, vec *poison)
+{
+    int have = dim - first < vectors * WIDTH ? dim - first : vectors * WIDTH, d = 0;
+    if (src->dtype == RA_F32 && src->dim_stride == 1)
+        memcpy(dst, (const float *)src->data + at + first, (size_t)have * sizeof *dst), d = have;
+    else if (src->dim_stride == 1)
+        widen_row(src, at + first, have, dst), d = have;
+    for (; d < have; d++)
+        dst[d] = load_one(src, at + (first + d) * src->dim_stride);
+    for (; d < vectors * WIDTH; d++)
+        dst[d] = 0.0f;
+    for (int i = 0; i < vectors; i++)
+        *poison = v_fma(v_load(dst + i * WIDTH), v_set(0.0f), *poison);
+}
+
+/* src [rows][dim], any dtype and stride -> dst [slice][rows][vectors of the slice], f32; true if all are finite */
+static bool pack_columns(const ra_rows *src, int rows, int dim, float *dst)
+{
+    vec poison = v_set(0.0f);
+    for (int slice = 0, first = 0; slice < column_slices(dim); slice++) {
+        int vectors = slice_vectors(dim, slice);
+        for (int r = 0; r < rows; r++, dst += vectors * WIDTH) {
+            if (src->index && src->index[r] < 0)
+                memset(dst, 0, (size_t)(vectors * WIDTH) * sizeof *dst);
+            else
+                pack_slice_row(src, row_at(src, r), first, dim, vectors, dst, &poison);
+        }
+        first += vectors * WIDTH;
+    }
+    float lane[WIDTH], sum = 0;
+    v_store(lane, poison);
+    for (int i = 0; i < WIDTH; i++)
+        sum += lane[i];
+    return sum == 0.0f;
 }
 
 /* keys x columns values, at most 4 x 4, to 4 x 4 padded with zeros; 0 * value shows whether they are finite. */
@@ -259,4 +316,5 @@ static bool pack_value(const ra_rows *src, int rows, int dim, float *staging, fl
     return sum == 0.0f;
 }
 
+#endif
 #endif

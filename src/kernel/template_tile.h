@@ -5,6 +5,7 @@
 
 #include "kernel/template_exp2.h"
 #include "kernel/template_packing.h"
+#include "kernel/template_pairs.h"
 #include "kernel/template_score.h"
 
 /* Ask for the next few lines of rows that come later. */
@@ -44,6 +45,9 @@ INLINE void add_product(const float *column, const float *b, ptrdiff_t stride, b
     /* Loads stay in their step: moved ahead, they need registers that the accumulators have. */
     __asm__ volatile("" ::: "memory");
 }
+
+/* What the sums over values are multiplied by: those that were there, and with PAIR 2 those of this block. */
+enum { FACTORS = PAIR };
 
 /* block[j][lane] to and from memory, [4][LANES]. */
 INLINE void store_block(float *to, int n, vec block[4][VECTORS])
@@ -122,9 +126,9 @@ INLINE void tile_chunk(const ra_tile_call *c, int d, int n)
 }
 
 /* Where the last chunk begins. */
-INLINE int last_chunk(int head_dim)
+INLINE int last_chunk(int words)
 {
-    return head_dim <= DOT_WHOLE ? 0 : (head_dim - 1) / DOT_CHUNK * DOT_CHUNK;
+    return words <= DOT_WHOLE ? 0 : (words - 1) / DOT_CHUNK * DOT_CHUNK;
 }
 
 /* One vector of scores for key k: masked with -inf; top = the maximum so far. */
@@ -142,7 +146,7 @@ INLINE vec hide_score(const ra_tile_call *c, hidden by, int k, int i, vec score,
  */
 INLINE void tile_scores(const ra_tile_call *c, hidden by, bool staged, int n, vec top[VECTORS])
 {
-    const int d = last_chunk(c->head_dim);
+    const int words = WORDS(c->head_dim), d = last_chunk(words);
     for (int i = 0; i < n; i++)
         top[i] = v_set(-INFINITY);
     for (int k = c->begin; k < c->end; k += RA_KEY_UNIT) {
@@ -152,9 +156,13 @@ INLINE void tile_scores(const ra_tile_call *c, hidden by, bool staged, int n, ve
         const float *key = c->key + k * c->key_stride + d;
         float *scores = c->scores + (ptrdiff_t)k * LANES;
         vec s[RA_KEY_UNIT][VECTORS];
-        score_chunk(c->query + (ptrdiff_t)d * LANES, key, c->key_stride, c->head_dim - d, LANES, n, s);
+        score_chunk(c->query + (ptrdiff_t)d * LANES, key, c->key_stride, words - d, LANES, n, s);
         if (d > 0)
             add_block(scores, n, s);
+        if (PAIR > 1)
+            for (int j = 0; j < RA_KEY_UNIT; j++)
+                for (int i = 0; i < n; i++)
+                    s[j][i] = v_mul(s[j][i], v_set(c->query_factor));
         if (c->factor != 1.0f)
             for (int j = 0; j < RA_KEY_UNIT; j++)
                 for (int i = 0; i < n; i++)
@@ -181,50 +189,114 @@ INLINE void tile_hide(const ra_tile_call *c, hidden by, int n, vec top[VECTORS])
     }
 }
 
-/* 2. scores -> weights exp2(score - max) in place; max and sum of the state follow, alpha[] rescales what was there. */
-INLINE void tile_softmax(const ra_tile_call *c, int n, const vec top[VECTORS], vec alpha[VECTORS])
+/* Where the second product reads the weights of key k and vector i: rounded, pairs of keys take the place of one. */
+INLINE float *weights_at(const ra_tile_call *c, bool rounds, int k, int i)
+{
+    return c->scores + (ptrdiff_t)(rounds ? k / PAIR : k) * LANES + i * WIDTH;
+}
+
+/* Weights of EXP2_KEYS keys; `rounded` sums what is stored. Returns where the next ones go. */
+INLINE float *store_weights(float *to, const vec p[EXP2_KEYS], bool rounds, vec *rounded)
+{
+#if PAIR > 1
+    for (int j = 0; rounds && j < EXP2_KEYS; j += PAIR, to += LANES) {
+        vec pair = v_pairs(p[j], p[j + 1]);
+        v_store(to, pair);
+        v_accumulate(rounded, pair, ones());
+    }
+    if (rounds)
+        return to;
+#endif
+    (void)rounds;
+    (void)rounded;
+    for (int j = 0; j < EXP2_KEYS; j++)
+        v_store(to + j * LANES, p[j]);
+    return to + (ptrdiff_t)EXP2_KEYS * LANES;
+}
+
+/*
+ * 2. scores -> weights exp2(score - max) in place; max and sum of the state follow, factors[0] rescales what was there.
+ * Weights that are rounded for the second product have another sum: factors[1] makes up for that.
+ */
+INLINE void tile_softmax(const ra_tile_call *c, int n, bool rounds, const vec top[VECTORS],
+                         vec factors[FACTORS][VECTORS])
 {
     vec minus_reference[VECTORS], sum[VECTORS];
     for (int i = 0; i < n; i++) {
         vec old = v_load(c->state + i * WIDTH), max = v_max(top[i], old);
         vec reference = finite_or_zero(max);
-        alpha[i] = v_sub(old, reference);
+        factors[0][i] = v_sub(old, reference);
         minus_reference[i] = v_sub(v_set(0.0f), reference); /* to be added: a load folds into an addition */
         v_store(c->state + i * WIDTH, max);
         sum[i] = v_set(0.0f);
-        exp2_nonpositive(&alpha[i], 1);
+        exp2_nonpositive(&factors[0][i], 1);
     }
     /* Vector after vector: there are registers for the constants and one maximum and sum, not for those of all. */
     for (int i = 0; i < n; i++) {
-        float *at = c->scores + (ptrdiff_t)c->begin * LANES + i * WIDTH;
+        const float *at = c->scores + (ptrdiff_t)c->begin * LANES + i * WIDTH;
         const float *end = c->scores + (ptrdiff_t)c->end * LANES;
+        float *to = weights_at(c, rounds, c->begin, i);
+        vec rounded = v_set(0.0f);
         for (; at < end; at += EXP2_KEYS * LANES) {
             vec p[EXP2_KEYS];
             for (int j = 0; j < EXP2_KEYS; j++)
                 p[j] = v_add(minus_reference[i], v_load(at + j * LANES));
             exp2_nonpositive(p, EXP2_KEYS);
-            for (int j = 0; j < EXP2_KEYS; j++) {
-                v_store(at + j * LANES, p[j]);
+            to = store_weights(to, p, rounds, &rounded);
+            for (int j = 0; j < EXP2_KEYS; j++)
                 sum[i] = v_add(sum[i], p[j]);
-            }
         }
+#if PAIR > 1
+        factors[1][i] = made_up_for(sum[i], rounded);
+#endif
     }
     for (int i = 0; i < n; i++) {
         float *at = c->state + LANES + i * WIDTH;
-        v_store(at, v_fma(v_load(at), alpha[i], sum[i]));
+        v_store(at, v_fma(v_load(at), factors[0][i], sum[i]));
     }
 }
 
-/* add_product for lanes that see key k alone: 0 * Inf would not be 0. */
+#if PAIR > 1
+/* Weights that dropout has changed, rounded in place. */
+INLINE void tile_round(const ra_tile_call *c, int n, vec factors[FACTORS][VECTORS])
+{
+    for (int i = 0; i < n; i++) {
+        vec sum = v_set(0.0f), rounded = v_set(0.0f);
+        float *to = weights_at(c, true, c->begin, i);
+        for (int k = c->begin; k < c->end; k += EXP2_KEYS) {
+            vec p[EXP2_KEYS];
+            for (int j = 0; j < EXP2_KEYS; j++) {
+                p[j] = v_load(weights_at(c, false, k + j, i));
+                sum = v_add(sum, p[j]);
+            }
+            to = store_weights(to, p, true, &rounded);
+        }
+        factors[1][i] = made_up_for(sum, rounded);
+    }
+}
+#endif
+
+/* The lanes that see key k, of a tile with a mask. */
+INLINE mask lanes_unhidden(const ra_tile_call *c, int k, int i)
+{
+    return lanes_that_see(c, c->seen ? BITS_NOT_SET : OUTSIDE_RANGE, k, i);
+}
+
+/* add_product for lanes that see key k alone, or of a pair each for itself: 0 * Inf would not be 0. */
 INLINE void add_guarded(const ra_tile_call *c, int k, const float *weight, const float *b, bool first, int n,
                         vec block[4][VECTORS])
 {
     for (int i = 0; i < n; i++) {
-        mask seen = lanes_that_see(c, c->seen ? BITS_NOT_SET : OUTSIDE_RANGE, k, i);
+        mask seen = lanes_unhidden(c, k, i);
         vec x = v_load(weight + i * WIDTH);
         for (int j = 0; j < 4; j++) {
             vec old = first ? v_set(0.0f) : block[j][i];
+#if PAIR > 1
+            v_accumulate(&old, v_keep(v_set(b[j]), seen, lanes_unhidden(c, k + 1, i)), x);
+            block[j][i] = old;
+#else
             block[j][i] = v_select(seen, v_fma(v_set(b[j]), x, old), old);
+#endif
         }
     }
 }
@@ -233,18 +305,21 @@ INLINE void add_guarded(const ra_tile_call *c, int k, const float *weight, const
 INLINE void value_steps(const ra_tile_call *c, bool guarded, int k, const float *panel, bool first, int n,
                         vec block[4][VECTORS])
 {
-    const float *weight = c->scores + (ptrdiff_t)k * LANES, *b = panel + (ptrdiff_t)k * RA_PANEL;
+    const float *weight = c->scores + (ptrdiff_t)(k / PAIR) * LANES, *b = panel + (ptrdiff_t)(k / PAIR) * RA_PANEL;
     WRITE_OUT
-    for (int u = 0; u < RA_KEY_UNIT; u++) {
+    for (int u = 0; u < RA_KEY_UNIT / PAIR; u++) {
         if (guarded)
-            add_guarded(c, k + u, weight + u * LANES, b + u * RA_PANEL, first && u == 0, n, block);
+            add_guarded(c, k + u * PAIR, weight + u * LANES, b + u * RA_PANEL, first && u == 0, n, block);
         else
             add_product(weight + u * LANES, b + u * RA_PANEL, 1, first && u == 0, n, block);
     }
 }
 
-/* 3. acc[column][lane] = alpha acc + sum_k value[k][column] weight[k][lane], four columns at a time. */
-INLINE void tile_values(const ra_tile_call *c, bool guarded, int n, const vec alpha[VECTORS])
+/*
+ * 3. acc[column][lane] = factors[0] acc + sum_k value[k][column] weight[k][lane], four columns at a time; with pairs
+ * the sum times factors[1].
+ */
+INLINE void tile_values(const ra_tile_call *c, bool guarded, int n, vec factors[FACTORS][VECTORS])
 {
     float *acc = c->state + 2 * LANES;
     const float *panel = c->value;
@@ -255,11 +330,35 @@ INLINE void tile_values(const ra_tile_call *c, bool guarded, int n, const vec al
         for (int k = c->begin + RA_KEY_UNIT; k < c->end; k += RA_KEY_UNIT)
             value_steps(c, guarded, k, panel, false, n, a);
         for (int j = 0; j < RA_PANEL; j++, acc += LANES)
-            for (int i = 0; i < n; i++)
-                v_store(acc + i * WIDTH, v_fma(v_load(acc + i * WIDTH), alpha[i], a[j][i]));
-        panel += RA_KEY_BLOCK * RA_PANEL;
+            for (int i = 0; i < n; i++) {
+                vec added = PAIR > 1 ? v_mul(a[j][i], factors[FACTORS - 1][i]) : a[j][i];
+                v_store(acc + i * WIDTH, v_fma(v_load(acc + i * WIDTH), factors[0][i], added));
+            }
+        panel += RA_KEY_BLOCK / PAIR * RA_PANEL;
     }
 }
+
+/* Weights with dropout are rounded after it. */
+#if PAIR > 1
+#define ROUNDING_PASSES(name, n)                                                                                       \
+    PASS softmax_whole_##name(const ra_tile_call *c, const vec top[VECTORS], vec factors[FACTORS][VECTORS])            \
+    {                                                                                                                  \
+        tile_softmax(c, n, false, top, factors);                                                                       \
+    }                                                                                                                  \
+    PASS round_##name(const ra_tile_call *c, vec factors[FACTORS][VECTORS])                                            \
+    {                                                                                                                  \
+        tile_round(c, n, factors);                                                                                     \
+    }
+#define SOFTMAX_AND_DROP(name, n)                                                                                      \
+    softmax_whole_##name(c, top, factors);                                                                             \
+    drop_weights(c->stage, c->scores, c->begin, c->end, n);                                                            \
+    round_##name(c, factors);
+#else
+#define ROUNDING_PASSES(name, n)
+#define SOFTMAX_AND_DROP(name, n)                                                                                      \
+    softmax_##name(c, top, factors);                                                                                   \
+    drop_weights(c->stage, c->scores, c->begin, c->end, n);
+#endif
 
 /*
  * The passes as functions of their own: compilers give the accumulators registers in one inner loop, not in six at
@@ -284,17 +383,17 @@ INLINE void tile_values(const ra_tile_call *c, bool guarded, int n, const vec al
     {                                                                                                                  \
         tile_scores(c, BITS_NOT_SET, false, n, top);                                                                   \
     }                                                                                                                  \
-    PASS softmax_##name(const ra_tile_call *c, const vec top[VECTORS], vec alpha[VECTORS])                             \
+    PASS softmax_##name(const ra_tile_call *c, const vec top[VECTORS], vec factors[FACTORS][VECTORS])                  \
     {                                                                                                                  \
-        tile_softmax(c, n, top, alpha);                                                                                \
+        tile_softmax(c, n, true, top, factors);                                                                        \
     }                                                                                                                  \
-    PASS values_plain_##name(const ra_tile_call *c, const vec alpha[VECTORS])                                          \
+    PASS values_plain_##name(const ra_tile_call *c, vec factors[FACTORS][VECTORS])                                     \
     {                                                                                                                  \
-        tile_values(c, false, n, alpha);                                                                               \
+        tile_values(c, false, n, factors);                                                                             \
     }                                                                                                                  \
-    PASS values_guarded_##name(const ra_tile_call *c, const vec alpha[VECTORS])                                        \
+    PASS values_guarded_##name(const ra_tile_call *c, vec factors[FACTORS][VECTORS])                                   \
     {                                                                                                                  \
-        tile_values(c, true, n, alpha);                                                                                \
+        tile_values(c, true, n, factors);                                                                              \
     }                                                                                                                  \
     PASS scores_staged_##name(const ra_tile_call *c, vec top[VECTORS])                                                 \
     {                                                                                                                  \
@@ -312,27 +411,30 @@ INLINE void tile_values(const ra_tile_call *c, bool guarded, int n, const vec al
     {                                                                                                                  \
         tile_hide(c, BITS_NOT_SET, n, top);                                                                            \
     }                                                                                                                  \
+    ROUNDING_PASSES(name, n)                                                                                           \
     static void tile_##name(const ra_tile_call *c)                                                                     \
     {                                                                                                                  \
-        vec top[VECTORS], alpha[VECTORS];                                                                              \
-        for (int d = 0; d < last_chunk(c->head_dim); d += DOT_CHUNK)                                                   \
+        vec top[VECTORS], factors[FACTORS][VECTORS];                                                                   \
+        for (int d = 0; d < last_chunk(WORDS(c->head_dim)); d += DOT_CHUNK)                                            \
             chunk_##name(c, d);                                                                                        \
         (c->seen ? scores_sifted_##name : c->lo ? scores_masked_##name : scores_plain_##name)(c, top);                 \
-        softmax_##name(c, top, alpha);                                                                                 \
-        ((c->lo || c->seen) && c->guard ? values_guarded_##name : values_plain_##name)(c, alpha);                      \
+        softmax_##name(c, top, factors);                                                                               \
+        ((c->lo || c->seen) && c->guard ? values_guarded_##name : values_plain_##name)(c, factors);                    \
     }                                                                                                                  \
     static void tile_scored_##name(const ra_tile_call *c)                                                              \
     {                                                                                                                  \
-        vec top[VECTORS], alpha[VECTORS];                                                                              \
-        for (int d = 0; d < last_chunk(c->head_dim); d += DOT_CHUNK)                                                   \
+        vec top[VECTORS], factors[FACTORS][VECTORS];                                                                   \
+        for (int d = 0; d < last_chunk(WORDS(c->head_dim)); d += DOT_CHUNK)                                            \
             chunk_##name(c, d);                                                                                        \
         scores_staged_##name(c, top);                                                                                  \
         apply_steps(c->stage, c->scores, NULL, c->begin, c->end, n);                                                   \
         (c->seen ? hide_sifted_##name : c->lo ? hide_masked_##name : hide_plain_##name)(c, top);                       \
-        softmax_##name(c, top, alpha);                                                                                 \
-        if (c->stage->kept != 0.0f)                                                                                    \
-            drop_weights(c->stage, c->scores, c->begin, c->end, n);                                                    \
-        ((c->lo || c->seen) && c->guard ? values_guarded_##name : values_plain_##name)(c, alpha);                      \
+        if (c->stage->kept != 0.0f) {                                                                                  \
+            SOFTMAX_AND_DROP(name, n)                                                                                  \
+        } else {                                                                                                       \
+            softmax_##name(c, top, factors);                                                                           \
+        }                                                                                                              \
+        ((c->lo || c->seen) && c->guard ? values_guarded_##name : values_plain_##name)(c, factors);                    \
     }
 
 PASSES(whole, VECTORS)

@@ -53,7 +53,8 @@ struct ra_plan {
     bool staged;   /* scores change between the product and the mask */
 
     ra_kernel_id kernel;
-    ra_precision precision; /* that was asked for */
+    ra_precision precision; /* that was asked for, be it by the name of a kernel */
+    bool kernel_open;       /* neither was: a run of tiles in bfloat16 takes a fast kernel where there is one */
     int threads_asked;      /* 0: as many as there are cores */
     ra_blocking blocking;
     int64_t (*scratch_bytes)(const ra_plan *plan, const ra_workload *work); /* that a worker needs: exec says it */

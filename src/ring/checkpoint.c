@@ -25,7 +25,11 @@ static ra_status describe(ra_checkpoint *c, const ra_ring_plan *ring, const ra_c
 {
     enum { OWN_LINES = 2 }; /* of the file of a rank */
     ra_greeting greeting;
-    ra_greeting_fill(&greeting, ring, ring->options.lse);
+    const ra_kernel *kernel = NULL;
+    ra_status status = ra_ring_kernel(ring, ring->options.o_dtype, &kernel);
+    if (status)
+        return status;
+    ra_greeting_fill(&greeting, ring, kernel, ring->options.lse);
     c->lines = c->own_lines = RA_GREETING_FACTS + 2 + o->input_count;
     c->line = calloc((size_t)(c->lines + OWN_LINES), sizeof *c->line);
     if (!c->line)

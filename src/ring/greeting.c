@@ -144,7 +144,7 @@ static void say_scores(ra_greeting *g, const ra_scores *scores, bool backward)
         say(g, SCORES, "scores: %s", text);
 }
 
-void ra_greeting_fill(ra_greeting *g, const ra_ring_plan *ring, bool lse)
+void ra_greeting_fill(ra_greeting *g, const ra_ring_plan *ring, const ra_kernel *kernel, bool lse)
 {
     const ra_plan *p = ring->plan;
     const ra_ring_options *o = &ring->options;
@@ -168,7 +168,8 @@ void ra_greeting_fill(ra_greeting *g, const ra_ring_plan *ring, bool lse)
     say(g, QUERY_SPLIT, "split of the queries: %08llx",
         (unsigned long long)(partition_hash(&ring->queries) & 0xffffffff));
     say(g, KEY_SPLIT, "split of the keys: %08llx", (unsigned long long)(partition_hash(&ring->keys) & 0xffffffff));
-    say(g, KERNEL, "kernel: %s", ra_kernel_name(p->kernel));
+    if (kernel)
+        say(g, KERNEL, "kernel: %s", ra_kernel_name(kernel->id));
     say(g, KEY_DTYPE, "key dtype: %s", ra_dtype_name(o->k_dtype));
     say(g, VALUE_DTYPE, "value dtype: %s", ra_dtype_name(o->v_dtype));
     say(g, TRANSPORT, "transport: %s", ra_transport_name(o->transport));

@@ -24,8 +24,8 @@ typedef struct ra_greeting {
     uint64_t set;    /* the number of its checkpoint */
 } ra_greeting;
 
-/* The facts. */
-void ra_greeting_fill(ra_greeting *greeting, const ra_ring_plan *ring, bool lse);
+/* The facts. A rank that has no output may not know the kernel: NULL. */
+void ra_greeting_fill(ra_greeting *greeting, const ra_ring_plan *ring, const ra_kernel *kernel, bool lse);
 
 /* Describe the inputs of a run, for ranks that each have a storage of the whole tensors. */
 ra_status ra_greeting_inputs(ra_greeting *greeting, const ra_storage *q, const ra_storage *k, const ra_storage *v);

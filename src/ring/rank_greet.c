@@ -16,7 +16,9 @@ static ra_tensor place_of(const ra_rank *e, ra_role role)
 
 static void fill(const ra_rank *e, ra_greeting *mine)
 {
-    ra_greeting_fill(mine, e->ring, e->tensors->wants_lse);
+    /* The kernel depends on the output, of which a rank without rows has none. */
+    bool known = e->tensors->output || !e->ring->options.lent || e->pass->gradient;
+    ra_greeting_fill(mine, e->ring, known ? e->kernel : NULL, e->tensors->wants_lse);
     mine->k = place_of(e, RA_ROLE_KEYS);
     mine->v = place_of(e, RA_ROLE_VALUES);
     mine->step = e->at.step;

@@ -49,6 +49,25 @@ int ra_rank_before(const ra_pass *pass, int rank, int64_t steps)
 
 /* ---- The plan ---------------------------------------------------------------------------------------------------- */
 
+ra_status ra_ring_kernel(const ra_ring_plan *ring, ra_dtype output, const ra_kernel **kernel)
+{
+    enum { TENSORS = 4 };
+    const ra_ring_options *o = &ring->options;
+    const ra_dtype dtypes[TENSORS] = {o->q_dtype, o->k_dtype, o->v_dtype, o->backward ? o->d_output_dtype : output};
+    const char *const names[TENSORS] = {"query", "key", "value", o->backward ? "d_output" : "output"};
+    ra_tensor views[TENSORS];
+    const ra_tensor *tensors[TENSORS];
+    bool all_bf16 = true;
+    for (int i = 0; i < TENSORS; i++) {
+        views[i] = (ra_tensor){.dtype = dtypes[i]};
+        tensors[i] = &views[i];
+        all_bf16 &= dtypes[i] == RA_BF16;
+    }
+    ra_status status = ra_precision_check(ring->plan->precision, tensors, names, TENSORS);
+    bool tiles = o->backward || ring->plan->variant == RA_VARIANT_TILE;
+    return status ? status : ra_kernel_of_run(ring->plan->kernel, ring->plan->kernel_open && tiles, all_bf16, kernel);
+}
+
 bool ra_ring_has_spans(const ra_ring_plan *ring)
 {
     return ring->plan->spans > 1 && ring->strategy->has_spans && !ring->options.backward;

@@ -3,6 +3,7 @@
 #ifndef RA_RING_RING_PLAN_H
 #define RA_RING_RING_PLAN_H
 
+#include "kernel/kernel.h"
 #include "ring/strategy.h"
 
 struct ra_ring_plan {
@@ -23,6 +24,12 @@ struct ra_ring_plan {
     int first, count;    /* the ranks that were planned, */
     ra_rank_plan *ranks; /* [pass_count][count]: these; owned */
 };
+
+/*
+ * The kernel of a run whose output is of this dtype; a backward pass does not look at it. RA_ERROR_ARGUMENT if the plan
+ * is for fast products, and some tensor is not RA_BF16.
+ */
+ra_status ra_ring_kernel(const ra_ring_plan *ring, ra_dtype output, const ra_kernel **kernel);
 
 /* Broadcast and all-gather reproduce the spans of a run in one piece, one after the other. */
 bool ra_ring_has_spans(const ra_ring_plan *ring);

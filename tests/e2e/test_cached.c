@@ -255,7 +255,7 @@ static void random_caches(bool bits)
         choose_problem(&c, &problem, pattern, sizeof pattern);
         here = problem;
         here.kv_len = choose_keys(&c, &problem);
-        sample_make_any(&s, &here, &c);
+        sample_make_any(&s, &here, ANY_DTYPE, &c);
         choose_cache(&c, &k, &here, here.kv_len, bits);
         s.tensors[SAMPLE_KEY] = k.dense[0], s.tensors[SAMPLE_VALUE] = k.dense[1];
         oracle_rows expected = sample_oracle(&s, ORACLE_ROWS, &c);

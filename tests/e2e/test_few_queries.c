@@ -71,7 +71,7 @@ static void try_problem(uint64_t seed)
         problem.scores = chance(&c, 2) ? "softcap:2" : "alibi+dropout:0.2";
     sample s;
     if (chance(&c, 2))
-        sample_make_any(&s, &problem, &c);
+        sample_make_any(&s, &problem, ANY_DTYPE, &c);
     else
         sample_make(&s, &problem);
     oracle_rows rows = sample_oracle(&s, ORACLE_ROWS, &c);

@@ -182,7 +182,7 @@ static void random_problems(void **state)
         char pattern[512];
         gradients g;
         choose_problem(&c, &problem, pattern, sizeof pattern);
-        gradients_make_any(&g, &problem, &c);
+        gradients_make_any(&g, &problem, ANY_DTYPE, &c);
         run_and_judge(&g, seed);
         gradients_free(&g);
     }
@@ -200,7 +200,7 @@ static void bits_do_not_depend_on_threads(void **state)
         char pattern[512];
         gradients g;
         choose_problem(&c, &problem, pattern, sizeof pattern);
-        gradients_make_any(&g, &problem, &c);
+        gradients_make_any(&g, &problem, ANY_DTYPE, &c);
         FOR_EACH_KERNEL (kernel) {
             gradients_run(&g, kernel, 1);
             char *one = gradients_keep(&g);
@@ -255,7 +255,7 @@ static void any_of_the_three(void **state)
         char pattern[512];
         gradients g;
         choose_problem(&c, &problem, pattern, sizeof pattern);
-        gradients_make_any(&g, &problem, &c);
+        gradients_make_any(&g, &problem, ANY_DTYPE, &c);
         FOR_EACH_KERNEL (kernel) {
             ra_options options = RA_OPTIONS_INIT;
             options.kernel = kernel;

@@ -99,7 +99,7 @@ static void random_lengths(void **state)
         choose_problem(&c, &problem, pattern, sizeof pattern, &keys);
         shorter = problem;
         shorter.kv_len = keys;
-        sample_make_any(&s, &shorter, &c);
+        sample_make_any(&s, &shorter, ANY_DTYPE, &c);
         oracle_rows expected = sample_oracle(&s, ORACLE_ROWS, &c);
         double output_error, lse_error, scale = sample_score_scale(&s);
         FOR_EACH_KERNEL (kernel) {

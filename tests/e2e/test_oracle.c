@@ -82,7 +82,7 @@ static void random_problems(void **state)
         char pattern[512];
         sample s;
         choose_problem(&c, &problem, pattern, sizeof pattern);
-        sample_make_any(&s, &problem, &c);
+        sample_make_any(&s, &problem, ANY_DTYPE, &c);
         oracle_rows expected = sample_oracle(&s, ORACLE_ROWS, &c);
         oracle_size(&s, &expected);
         FOR_EACH_KERNEL (kernel) {

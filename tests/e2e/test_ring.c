@@ -154,7 +154,7 @@ static void random_problems(void **state)
         char pattern[512];
         sample s;
         choose_problem(&choice, &problem, pattern, sizeof pattern);
-        sample_make_any(&s, &problem, &choice);
+        sample_make_any(&s, &problem, ANY_DTYPE, &choice);
         oracle_rows expected = sample_oracle(&s, ORACLE_ROWS, &choice);
         for (int i = 0; i < 4; i++) {
             ring_case c = ring_case_make((way)choose(&choice, 0, WAYS - 1), (int)choose(&choice, 1, 9),

@@ -66,7 +66,7 @@ static void place_arrays(scene *s, choices *c)
         const ra_tensor *t = array_of(s, i);
         if (!t)
             continue;
-        s->d[i] = place_any(c, (const int64_t[4]){t->batch, t->seq, t->heads, t->dim}, true, 0);
+        s->d[i] = place_any(c, (const int64_t[4]){t->batch, t->seq, t->heads, t->dim}, RA_F32, 0);
         s->exact[i] = malloc((size_t)(elements(t) + 1) * sizeof(double));
         assert_non_null(s->exact[i]);
         *gradient_field(s, i) = &s->d[i].view;
@@ -101,7 +101,7 @@ static void scene_make(scene *s, unsigned terms, choices *c, bool dense)
     if (dense)
         gradients_make(&s->g, &s->problem, true);
     else
-        gradients_make_any(&s->g, &s->problem, c);
+        gradients_make_any(&s->g, &s->problem, ANY_DTYPE, c);
 }
 
 static void scene_free(scene *s)

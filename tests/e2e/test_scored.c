@@ -49,7 +49,7 @@ static void scored_make(choices *c, unsigned terms, scored *s)
     s->problem.pattern = s->pattern;
     choose_positions(c, &s->problem);
     make_scores(c, terms, &s->problem, &s->scores);
-    sample_make_any(&s->sample, &s->problem, c);
+    sample_make_any(&s->sample, &s->problem, ANY_DTYPE, c);
 }
 
 static void scored_free(scored *s)

@@ -83,7 +83,7 @@ static void random_problems(void **state)
         char pattern[512];
         sample s;
         choose_problem(&c, &problem, pattern, sizeof pattern);
-        sample_make_any(&s, &problem, &c);
+        sample_make_any(&s, &problem, ANY_DTYPE, &c);
         oracle_rows expected = sample_oracle(&s, ORACLE_ROWS, &c);
         FOR_EACH_KERNEL (kernel)
             for (int order = 0; order < ORDERS; order++) {

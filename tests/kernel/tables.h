@@ -10,7 +10,10 @@ typedef struct tested_table {
     const ra_kernel *kernel;
 } tested_table;
 
-/* Those this machine can run, the generic one first, and the emulated one last; `count` of them. */
+/* The exact ones that this machine can run, the generic one first, and the emulated one last; `count` of them. */
 const tested_table *tested_tables(int *count);
+
+/* Those with products of bfloat16; the emulated one last. */
+const tested_table *tested_fast_tables(int *count);
 
 #endif

@@ -58,7 +58,7 @@ static void random_problems(void **state)
         choose_positions(&c, &problem);
         choose_ragged(&c, &problem, pattern, sizeof pattern);
         problem.pattern = pattern;
-        sample_make_any(&s, &problem, &c);
+        sample_make_any(&s, &problem, ANY_DTYPE, &c);
         oracle_rows expected = sample_oracle(&s, ORACLE_ROWS, &c);
         for (int i = 0; i < count; i++) {
             const ra_tensor *t = s.tensors;

@@ -32,12 +32,12 @@ static int64_t count_of(const gradients *g, int which)
     return t->batch * t->seq * t->heads * t->dim;
 }
 
-static void place_gradients(gradients *g, choices *c)
+static void place_gradients(gradients *g, choices *c, int dtype)
 {
     for (int i = 0; i < D_TENSORS; i++) {
         const ra_tensor *t = counterpart(g, i);
         const int64_t shape[4] = {t->batch, t->seq, t->heads, t->dim};
-        g->d[i] = c ? place_any(c, shape, i == D_LSE, i >= D_INPUTS ? 3 : 0) : place_dense(shape);
+        g->d[i] = c ? place_any(c, shape, i == D_LSE ? RA_F32 : dtype, i >= D_INPUTS ? 3 : 0) : place_dense(shape);
         if (i >= D_INPUTS)
             fill_tensor(&g->d[i].view, c ? choose_bits(c) : (uint64_t)i + 10);
     }
@@ -50,15 +50,17 @@ static void place_gradients(gradients *g, choices *c)
 void gradients_make(gradients *g, const ra_problem *problem, bool with_lse)
 {
     sample_make(&g->s, problem);
-    place_gradients(g, NULL);
+    place_gradients(g, NULL, RA_F32);
     g->with_lse = with_lse;
+    g->fast = false;
 }
 
-void gradients_make_any(gradients *g, const ra_problem *problem, choices *c)
+void gradients_make_any(gradients *g, const ra_problem *problem, int dtype, choices *c)
 {
-    sample_make_any(&g->s, problem, c);
-    place_gradients(g, c);
+    sample_make_any(&g->s, problem, dtype, c);
+    place_gradients(g, c, dtype);
     g->with_lse = chance(c, 2);
+    g->fast = false;
 }
 
 void gradients_free(gradients *g)
@@ -98,6 +100,7 @@ void gradients_run(const gradients *g, ra_kernel_id kernel, int threads)
     ra_options options = RA_OPTIONS_INIT;
     options.kernel = kernel;
     options.threads = threads;
+    options.precision = ra_kernel_precision(kernel);
     gradients_run_as(g, &options, all, NULL);
 }
 
@@ -236,7 +239,8 @@ double gradients_part(gradients *g, int which)
         for (int64_t d = 0; d < t->dim; d++) {
             double got = ra_tensor_get(t, row / t->heads / t->seq, row / t->heads % t->seq, row % t->heads, d);
             double error = distance(got, g->exact[which][row * t->dim + d], t->dtype);
-            part = fmax(part, error / gradient_tolerance(terms, g->sizes[which][row]));
+            double size = g->sizes[which][row], fast = g->fast ? fast_gradient_tolerance(size) : 0;
+            part = fmax(part, error / (gradient_tolerance(terms, size) + fast));
         }
     return part;
 }

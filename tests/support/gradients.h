@@ -13,6 +13,7 @@ typedef struct gradients {
     sample s;
     placed d[D_TENSORS];
     bool with_lse;            /* d_lse is given to runs and to the oracle */
+    bool fast;                /* products are of bfloat16: gradients_part allows for that */
     double *exact[D_INPUTS];  /* by gradients_solve, dense [batch, seq, heads, dim] */
     double largest[D_INPUTS]; /* of their elements without sign */
     double *sizes[D_INPUTS];  /* of their rows, by gradients_part; NULL: not known yet */
@@ -21,8 +22,9 @@ typedef struct gradients {
 /* Dense float32 tensors, standard normal. */
 void gradients_make(gradients *g, const ra_problem *problem, bool with_lse);
 
-/* The same with a dtype, order of axes, padding and direction of its own for every tensor; d_lse is given or not. */
-void gradients_make_any(gradients *g, const ra_problem *problem, choices *c);
+/* The same with a dtype as for place_any, and an order of axes, padding and direction of its own for every tensor;
+ * d_lse is given or not. */
+void gradients_make_any(gradients *g, const ra_problem *problem, int dtype, choices *c);
 
 void gradients_free(gradients *g);
 

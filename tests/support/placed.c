@@ -78,19 +78,20 @@ static void choose_order(choices *c, int order[4])
     }
 }
 
-placed place_any(choices *c, const int64_t shape[4], bool float32, int constant)
+placed place_any(choices *c, const int64_t shape[4], int dtype, int constant)
 {
     bool plain = chance(c, 2), turned[4], broadcast[4];
     int order[4];
     int64_t padding[4];
-    ra_dtype dtype = float32 || chance(c, 2) ? RA_F32 : chance(c, 2) ? RA_F16 : RA_BF16;
+    if (dtype == ANY_DTYPE)
+        dtype = chance(c, 2) ? RA_F32 : chance(c, 2) ? RA_F16 : RA_BF16;
     choose_order(c, order);
     for (int axis = 0; axis < 4; axis++) {
         padding[axis] = plain ? 0 : choose(c, 0, 5);
         turned[axis] = !plain && chance(c, 6);
         broadcast[axis] = !plain && constant > 0 && chance(c, 12) && axis < constant;
     }
-    return place(dtype, shape, order, padding, turned, broadcast);
+    return place((ra_dtype)dtype, shape, order, padding, turned, broadcast);
 }
 
 bool placed_padding_kept(const placed *p)

@@ -16,10 +16,11 @@ typedef struct placed {
 placed place_dense(const int64_t shape[4]);
 
 /*
- * The same with a dtype, order of axes, padding and direction that the choices give; float32: of that dtype. The first
+ * The same with an order of axes, padding and direction that the choices give, and a dtype, or any. The first
  * `constant` axes may have strides of 0, as those of a tensor that is only read may.
  */
-placed place_any(choices *c, const int64_t shape[4], bool float32, int constant);
+enum { ANY_DTYPE = -1 };
+placed place_any(choices *c, const int64_t shape[4], int dtype, int constant);
 
 /* Normal numbers in the order of the indices, whatever the strides are. */
 void fill_tensor(const ra_tensor *t, uint64_t seed);

@@ -19,6 +19,7 @@ static char messages[MOST_RANKS][512];
 ring_case ring_case_make(way way, int ranks, ra_strategy strategy, ra_order order)
 {
     ring_case c = {.way = way, .options = RA_RING_OPTIONS_INIT, .run = RA_OPTIONS_INIT, .odd_rank = -1};
+    c.run.precision = RA_PRECISION_EXACT;
     c.options.ranks = ranks;
     c.options.strategy = strategy;
     c.options.order = order;

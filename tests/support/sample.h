@@ -4,6 +4,7 @@
 #define SUPPORT_SAMPLE_H
 
 #include "ringattn/ringattn.h"
+#include "support/placed.h"
 #include "support/random.h"
 
 enum { SAMPLE_QUERY, SAMPLE_KEY, SAMPLE_VALUE, SAMPLE_OUTPUT, SAMPLE_LSE, SAMPLE_TENSORS };
@@ -32,8 +33,9 @@ void choose_positions(choices *c, ra_problem *problem);
 /* The problem's tensors as dense float32 [batch, seq, heads, dim], inputs standard normal. */
 void sample_make(sample *s, const ra_problem *problem);
 
-/* The same with a dtype, order of axes, padding, direction and broadcasting of its own for every tensor. */
-void sample_make_any(sample *s, const ra_problem *problem, choices *c);
+/* The same with a dtype as for place_any, and an order of axes, padding, direction and broadcasting of its own for
+ * every tensor. */
+void sample_make_any(sample *s, const ra_problem *problem, int dtype, choices *c);
 
 void sample_free(sample *s);
 
@@ -61,7 +63,8 @@ typedef struct oracle_rows {
     int count;
     int64_t (*at)[3]; /* batch, head, query */
     double *output, *lse;
-    double *spread, *size; /* by oracle_size; else NULL */
+    double *spread, *size, *rounding; /* by oracle_size; else NULL */
+    bool fast;                        /* products are of bfloat16: sample_errors_sized allows for that */
 } oracle_rows;
 
 /* The first row, the last, and others up to `most`. */

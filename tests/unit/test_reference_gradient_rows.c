@@ -59,9 +59,9 @@ static void problem_make(problem *p, const ra_problem *of, bool with_lse)
 static void problem_make_any(problem *p, const ra_problem *of, choices *c)
 {
     int64_t output[4], lse[4];
-    sample_make_any(&p->s, of, c);
+    sample_make_any(&p->s, of, ANY_DTYPE, c);
     problem_shapes(p, output, lse);
-    p->d_output = place_any(c, output, false, 4), p->d_lse = place_any(c, lse, true, 4);
+    p->d_output = place_any(c, output, ANY_DTYPE, 4), p->d_lse = place_any(c, lse, RA_F32, 4);
     fill_tensor(&p->d_output.view, choose_bits(c));
     fill_tensor(&p->d_lse.view, choose_bits(c));
     p->with_lse = chance(c, 2);

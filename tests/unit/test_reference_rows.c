@@ -71,7 +71,7 @@ static void rows_are_the_oracles(void **state)
         choose_positions(&c, &problem);
         choose_ragged(&c, &problem, pattern, sizeof pattern);
         problem.pattern = pattern;
-        sample_make_any(&s, &problem, &c);
+        sample_make_any(&s, &problem, ANY_DTYPE, &c);
         compare(&s, &c);
         sample_free(&s);
     }
@@ -95,7 +95,7 @@ static void sparse_rows_are_the_oracles(void **state)
         choose_sparse(&c, problem.kv_len, pattern, sizeof pattern);
         choose_positions(&c, &problem);
         problem.pattern = pattern;
-        sample_make_any(&s, &problem, &c);
+        sample_make_any(&s, &problem, ANY_DTYPE, &c);
         compare(&s, &c);
         sample_free(&s);
     }

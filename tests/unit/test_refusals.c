@@ -312,7 +312,7 @@ static void environment_with_nonsense_is_refused(void **state)
     for (size_t i = 0; i < sizeof nonsense / sizeof *nonsense; i++) {
         char message[128];
         setenv("RA_KERNEL", nonsense[i], 1);
-        snprintf(message, sizeof message, "RA_KERNEL=%s: expected generic, avx2 or avx512", nonsense[i]);
+        snprintf(message, sizeof message, "RA_KERNEL=%s: expected generic, avx2, avx512 or avx512bf16", nonsense[i]);
         assert_int_equal(plan_spoilt(NULL), RA_ERROR_ARGUMENT);
         assert_string_equal(ra_last_message(), message);
         assert_int_equal(ra_system_describe(&system), RA_ERROR_ARGUMENT);

@@ -29,13 +29,20 @@ static inline simde__m512i emulated_cvtepu16_epi32(__m256i halves)
 }
 #define _mm512_cvtepu16_epi32 emulated_cvtepu16_epi32
 
-/* Of the ways to round, only the one that is used. */
+/* Of the ways to round, only the one that is used: down, what is left over as well. */
+static inline float emulated_fraction_of(float x)
+{
+    double exact = (double)x - (double)floorf(x);
+    float fraction = (float)exact;
+    return (double)fraction > exact ? nextafterf(fraction, 0) : fraction;
+}
+
 static inline simde__m512 emulated_fraction(simde__m512 x)
 {
     float lanes[16];
     simde_mm512_storeu_ps(lanes, x);
     for (int i = 0; i < 16; i++)
-        lanes[i] = isinf(lanes[i]) ? 0 : lanes[i] - floorf(lanes[i]);
+        lanes[i] = isinf(lanes[i]) ? 0 : emulated_fraction_of(lanes[i]);
     return simde_mm512_loadu_ps(lanes);
 }
 #undef _mm512_reduce_ps
