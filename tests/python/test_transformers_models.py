@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tiny models of many families: attn_implementation="ringattn" against eager attention."""
+import ast
+import inspect
+from pathlib import Path
+
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -60,15 +64,25 @@ def _eager_mask(original=masking_utils.sdpa_mask):
 @pytest.mark.parametrize("family", tiny_models.DECODERS)
 def test_decoder(family, no_mask):
     """Forward plain and padded on both sides, generation, and the loss and gradients of a training step."""
-    eager, ours = tiny_models.decoders(family)
+    compare(*tiny_models.decoders(family), ("left", "right"))
+
+
+@pytest.mark.parametrize("family", tiny_models.SELECTING)
+def test_decoder_that_selects_keys(family):
+    """Blocks of MiniMax-M3 are counted from the first token of the row, valid or not: padding is on the right."""
+    compare(*tiny_models.decoders(family), ("right",) if family == "MiniMaxM3VLText" else ("left", "right"))
+
+
+def compare(eager, ours, sides):
+    """All that test_decoder says, padded on the sides; generation is padded on the first."""
     ids = tokens()
     with torch.no_grad():
         assert close(ours(input_ids=ids).logits, eager(input_ids=ids).logits)
-        for side in ("left", "right"):
+        for side in sides:
             valid = padded(side)
             options = dict(input_ids=ids, attention_mask=valid)
             assert close(ours(**options).logits, eager(**options).logits, valid), side
-    results = [model.generate(ids, attention_mask=padded("left"), max_new_tokens=7, min_new_tokens=7, do_sample=False,
+    results = [model.generate(ids, attention_mask=padded(sides[0]), max_new_tokens=7, min_new_tokens=7, do_sample=False,
                               return_dict_in_generate=True, output_logits=True) for model in (eager, ours)]
     assert torch.equal(results[0].sequences, results[1].sequences)
     assert close(torch.stack(results[1].logits), torch.stack(results[0].logits))
@@ -112,6 +126,28 @@ def test_encoder_and_decoder(family, no_mask):
                for model in (eager, ours)]
     assert torch.equal(*results)
     train(eager, ours, dict(input_ids=ids, attention_mask=valid, labels=tokens(length=7, seed=2)))
+
+
+def passed_to_attention(path: Path) -> set:
+    """The keywords that a file of models passes to its attention function, and those that its eager one takes."""
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("eager_attention"):
+            names.update(x.arg for x in node.args.args + node.args.kwonlyargs)
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "attention_interface":
+            names.update(x.arg for x in node.keywords if x.arg)
+    return names
+
+
+def test_keywords_of_all_models_are_known():
+    """A keyword that changes the result must not be ignored."""
+    known = set(inspect.signature(forward.attention_forward).parameters) | {"output_attentions"}
+    # Other names of tensors, and what the mask or the lengths of the tensors say as well.
+    known |= {"query_states", "key_states", "value_states", "sliding_window", "position_ids", "deterministic",
+              "cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k"}
+    files = list((Path(transformers.__file__).parent / "models").glob("*/modeling_*.py"))
+    passed = {path.stem: passed_to_attention(path) - known for path in files}
+    assert len(files) > 100 and not {name: names for name, names in passed.items() if names}
 
 
 def test_whisper(no_mask):

@@ -13,6 +13,9 @@ PAIR = dict(vocab_size=VOCABULARY, d_model=32, encoder_layers=2, decoder_layers=
             decoder_attention_heads=4, encoder_ffn_dim=48, decoder_ffn_dim=48, max_position_embeddings=64,
             pad_token_id=0, bos_token_id=1, eos_token_id=2, decoder_start_token_id=1)
 
+LATENT = dict(EXPERTS, num_key_value_heads=4, q_lora_rank=12, kv_lora_rank=10, qk_rope_head_dim=4, qk_nope_head_dim=6,
+              v_head_dim=8, n_routed_experts=4, n_group=1, topk_group=1, first_k_dense_replace=1)
+
 # Decoders by the name of their configuration: what differs from SIZES.
 DECODERS = {
     "Llama": {},
@@ -53,9 +56,19 @@ DECODERS = {
     "Llama4Text": dict(head_dim=8, attention_chunk_size=5, num_local_experts=2, num_experts_per_tok=1,
                        intermediate_size_mlp=48, interleave_moe_layer_step=2, no_rope_layers=[1, 0],
                        layer_types=["chunked_attention", "full_attention"], attn_temperature_tuning=False),
-    "DeepseekV3": dict(EXPERTS, num_key_value_heads=4, q_lora_rank=12, kv_lora_rank=10, qk_rope_head_dim=4,
-                       qk_nope_head_dim=6, v_head_dim=8, n_routed_experts=4, n_group=1, topk_group=1,
-                       first_k_dense_replace=1),
+    "DeepseekV3": LATENT,
+    "Inkling2Text": dict(head_dim=8, swa_head_dim=8, swa_num_attention_heads=4, swa_num_key_value_heads=2,
+                         sliding_window_size=5, rel_extent=6, d_rel=4, n_routed_experts=4, num_experts_per_tok=2,
+                         moe_intermediate_size=24, layer_types=["hybrid_sliding", "hybrid"],
+                         unpadded_vocab_size=VOCABULARY),
+}
+# Decoders that select the keys of each query, by tokens and by blocks. A mask is made for them.
+SELECTING = {
+    "DeepseekV32": dict(LATENT, index_topk=4, index_head_dim=8, index_n_heads=2),
+    "MiniMaxM3VLText": dict(head_dim=8, rotary_dim=4, index_n_heads=2, index_head_dim=8, index_block_size=2,
+                            index_topk_blocks=2, dense_intermediate_size=24, shared_intermediate_size=24,
+                            num_local_experts=4, num_experts_per_tok=2,
+                            layer_types=["minimax_m3_sparse", "full_attention"]),
 }
 ENCODERS = {
     "Bert": {},
@@ -99,7 +112,7 @@ def pair_of(auto, family: str, settings: dict):
 
 def decoders(family: str):
     """Two causal language models of a family."""
-    return pair_of(transformers.AutoModelForCausalLM, family, {**SIZES, **DECODERS[family]})
+    return pair_of(transformers.AutoModelForCausalLM, family, {**SIZES, **(DECODERS.get(family) or SELECTING.get(family, {}))})
 
 
 def encoders(family: str):
