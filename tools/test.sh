@@ -91,7 +91,7 @@ stage_torch() {
 
 # What another compiler says nothing new about: pictures, pages, documents, benchmarks, which run what others test; and
 # parts without arithmetic, which the address sanitizer's stage runs with the same compiler.
-other_compiler='^(cli_bench_.*|cli_resident|cli_presets|cli_show.*|cli_long_.*|browser_.*|doc_.*|replay_.*'
+other_compiler='^(cli_bench_.*|cli_resident|cli_presets|cli_show.*|cli_manual|cli_long_.*|browser_.*|doc_.*|replay_.*'
 other_compiler+='|test_(blocks|count|definition|groups|lattice|many_rows|marks|partition|pattern|plan|ring_budget|row_set|seers|sieve'
 other_compiler+='|strategy|tiles|verify))$'
 
@@ -105,16 +105,18 @@ one_thread='^(replay_.*|test_kernel_.*|cli_(advise|compare_files|manual|presets|
 one_thread+='|test_(accuracy|blocks|checked|compare|count|curve'
 one_thread+='|definition|findings|fit|generator|groups|half|harness|lattice|many_rows|marks|npy|partition|pattern|plan|refusals'
 one_thread+='|results'
-one_thread+='|exact_sum|reference_scores|ring_budget|ring_memory|ring_plan|rows|safetensors|schedule|score_gradients|scores|sieve|special|status|storage_.*|tensor|tiles|verify)(_.*)?)$'
+one_thread+='|exact_sum|gradient_work|reference_.*|ring_budget|ring_memory|ring_plan|row_set|rows|safetensors|schedule'
+one_thread+='|score_gradients|scores|seers|sieve|special|status|storage_.*|strategy|tensor|tiles|verify)(_.*)?)$'
 
 # Installing says nothing new about memory or threads, and a sanitized library needs a sanitized program around it.
-# test_verify runs the kernels and the oracle of other tests many times: ten minutes. cli_verify runs its code.
+# test_verify runs the kernels and the oracle of other tests many times: ten minutes. cli_verify runs its code. cli_manual
+# compares texts; the build has made them with the sanitized command.
 stage_sanitize() {
     [[ -n ${RINGATTN_SLOW:-} ]] || export RINGATTN_SANITIZED=1
     # Before LLVM 17 the interceptor of __tls_get_addr takes some blocks for what old C libraries had, and the search for
     # leaks then reads where nothing is, once in a few hundred runs.
     UBSAN_OPTIONS=print_stacktrace=1 ASAN_OPTIONS=allocator_may_return_null=1:intercept_tls_get_addr=0 \
-        LSAN_OPTIONS=suppressions=$PWD/tools/leaks.txt:print_suppressions=0 suite address -LE '^(slow|install)$' -E '^test_verify$'
+        LSAN_OPTIONS=suppressions=$PWD/tools/leaks.txt:print_suppressions=0 suite address -LE '^(slow|install)$' -E '^(test_verify|cli_manual)$'
     # Archer tells the thread sanitizer how OpenMP synchronises; without it every barrier looks like a race.
     local llvm
     llvm=$(dirname "$(readlink -f "$(command -v clang)")")/..
