@@ -32,6 +32,8 @@ static const backward_case cases[] = {
     {"full one head", 1, 8192, 1, 1, 64, "full", RA_F32, RA_KERNEL_AUTO, 0.70},
     {"causal 4 x 12 heads", 4, 512, 12, 12, 64, "causal", RA_F32, RA_KERNEL_AUTO, 0.60},
     {"full bf16", 1, 4096, 8, 8, 128, "full", RA_BF16, RA_KERNEL_AUTO, 0.76},
+    {"full fast", 1, 4096, 8, 8, 64, "full", RA_BF16, RA_KERNEL_AVX512BF16, 1.10},
+    {"full fast", 1, 4096, 8, 8, 128, "full", RA_BF16, RA_KERNEL_AVX512BF16, 1.25},
     {"full f16", 1, 4096, 8, 8, 128, "full", RA_F16, RA_KERNEL_AUTO, 0.76},
     {"causal GQA 32:8", 1, 4096, 32, 8, 128, "causal", RA_F32, RA_KERNEL_AUTO, 0.76},
     {"dilated", 1, 65536, 8, 8, 64, "dilated:2048/1,4096/2,8192/4", RA_F32, RA_KERNEL_AUTO, 0.60},
@@ -106,7 +108,7 @@ static int prepare_all(backward_bench *b)
 
 static void print_head(void)
 {
-    printf("%-28s %-8s %9s %8s %6s %6s %8s %9s %7s %9s\n", "case", "kernel", "median s", "GFLOP/s", "ratio", "goal",
+    printf("%-28s %-10s %9s %8s %6s %6s %8s %9s %7s %9s\n", "case", "kernel", "median s", "GFLOP/s", "ratio", "goal",
            "product", "quiet/all", "MiB", "error");
 }
 
@@ -115,10 +117,10 @@ static void print_case(const gradients *g, const result_row *row)
     char goal[16] = "-";
     if (row->goal > 0)
         snprintf(goal, sizeof goal, "%.2f", row->goal);
-    printf("%-28s %-8s %9.4f %8.1f %6.3f %6s %8.3f %5d/%-3d %7.2f %9.1e%s\n", g->spec.name, ra_kernel_name(row->kernel),
-           row->seconds.seconds, row->seconds.value / 1e9, row->seconds.ratio, goal, row->seconds.product,
-           row->seconds.quiet, row->seconds.count, (double)row->peak_bytes / (1 << 20), row->error,
-           gradients_right(g) ? "" : "  FAILED: out of tolerance");
+    printf("%-28s %-10s %9.4f %8.1f %6.3f %6s %8.3f %5d/%-3d %7.2f %9.1e%s\n", g->spec.name,
+           ra_kernel_name(row->kernel), row->seconds.seconds, row->seconds.value / 1e9, row->seconds.ratio, goal,
+           row->seconds.product, row->seconds.quiet, row->seconds.count, (double)row->peak_bytes / (1 << 20),
+           row->error, gradients_right(g) ? "" : "  FAILED: out of tolerance");
     fflush(stdout);
 }
 

@@ -31,6 +31,11 @@ static const bench_case cases[] = {
     {"1024 d64 causal", 1024, 1024, 8, 8, 64, "causal", RA_F32, RA_KERNEL_AUTO, 0, 0.65, OF_PEAK},
     {"8192 d64 full f16", 8192, 8192, 8, 8, 64, "full", RA_F16, RA_KERNEL_AUTO, 0, 0.77, OF_PEAK},
     {"8192 d64 full bf16", 8192, 8192, 8, 8, 64, "full", RA_BF16, RA_KERNEL_AUTO, 0, 0.77, OF_PEAK},
+    {"8192 d64 full fast", 8192, 8192, 8, 8, 64, "full", RA_BF16, RA_KERNEL_AVX512BF16, 0, 1.30, OF_PEAK},
+    {"8192 d128 full fast", 8192, 8192, 8, 8, 128, "full", RA_BF16, RA_KERNEL_AVX512BF16, 0, 1.50, OF_PEAK},
+    {"8192 d64 causal fast", 8192, 8192, 8, 8, 64, "causal", RA_BF16, RA_KERNEL_AVX512BF16, 0, 1.20, OF_PEAK},
+    {"8192 d128 causal fast", 8192, 8192, 8, 8, 128, "causal", RA_BF16, RA_KERNEL_AVX512BF16, 0, 1.40, OF_PEAK},
+    {"1024 d64 causal fast", 1024, 1024, 8, 8, 64, "causal", RA_BF16, RA_KERNEL_AVX512BF16, 0, 0.95, OF_PEAK},
     {"8192 d64 full GQA 8:2", 8192, 8192, 8, 2, 64, "full", RA_F32, RA_KERNEL_AUTO, 0, 0.80, OF_PEAK},
     {"8192 d64 full one head", 8192, 8192, 1, 1, 64, "full", RA_F32, RA_KERNEL_AUTO, 0, 0.80, OF_PEAK},
     {"decode 131072 d128", 1, 131072, 8, 8, 128, "full", RA_F32, RA_KERNEL_AUTO, 0, 0.80, OF_BANDWIDTH},
@@ -136,7 +141,7 @@ static int prepare_all(kernel_bench *b)
 
 static void print_head(void)
 {
-    printf("%-24s %-8s %2s %9s %-8s %6s %6s %8s %9s %7s %9s\n", "case", "kernel", "th", "median", "", "ratio", "goal",
+    printf("%-24s %-10s %2s %9s %-8s %6s %6s %8s %9s %7s %9s\n", "case", "kernel", "th", "median", "", "ratio", "goal",
            "product", "quiet/all", "MiB", "error");
 }
 
@@ -148,7 +153,7 @@ static void print_case(const kernel_run *r, const sampling_result *result)
     char product[16] = "-"; /* says something about the cases measured against the same peak */
     if (r->c->yardstick == OF_PEAK)
         snprintf(product, sizeof product, "%.3f", result->product);
-    printf("%-24s %-8s %2d %9.1f %-8s %6.3f %6.2f %8s %5d/%-3d %7.2f %9.1e%s\n", r->c->name,
+    printf("%-24s %-10s %2d %9.1f %-8s %6.3f %6.2f %8s %5d/%-3d %7.2f %9.1e%s\n", r->c->name,
            ra_kernel_name(s->spec.kernel), s->spec.threads, shown, unit, result->ratio, r->c->goal, product,
            result->quiet, result->count, (double)s->peak_bytes / (1 << 20), s->error,
            subject_right(s) ? "" : "  FAILED: out of tolerance");

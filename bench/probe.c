@@ -35,7 +35,7 @@ static const probe_loops *loops_of(ra_kernel_id kernel)
 #ifdef BENCH_HAVE_X86
     if (kernel == RA_KERNEL_AVX2)
         return &probe_avx2;
-    if (kernel == RA_KERNEL_AVX512)
+    if (kernel == RA_KERNEL_AVX512 || kernel == RA_KERNEL_AVX512BF16) /* in parts of the float32 peak, too */
         return &probe_avx512;
 #endif
     (void)kernel;
