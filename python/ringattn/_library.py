@@ -14,6 +14,8 @@ F32, F16, BF16, I64, U8, BOOL, F64, I8, I32 = range(9)
 SAME = -1
 SCALE_DEFAULT = 1.7976931348623157e308
 KERNELS = {None: 0, "auto": 0, "generic": 1, "avx2": 2, "avx512": 3, "avx512bf16": 4}
+# In place of a kernel: the best one with these products.
+PRECISIONS = {"exact": 1, "fast": 2}
 KERNEL_NAMES = {0: "auto", 1: "generic", 2: "avx2", 3: "avx512", 4: "avx512bf16"}
 
 folder = Path(__file__).resolve().parent
@@ -108,6 +110,7 @@ class Options(Structure):
         ("progress", Progress),
         ("progress_user", c_void_p),
         ("tiles", c_int),
+        ("precision", c_int),
     ]
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from ._arrays import View, dtype_name, view_of, whole_numbers
 from ._errors import ArgumentError
 from ._interrupt import HeldInterrupt
-from ._library import BF16, BOOL, F16, F32, F64, I64, KERNELS, SAME, SCALE_DEFAULT
+from ._library import BF16, BOOL, F16, F32, F64, I64, KERNELS, PRECISIONS, SAME, SCALE_DEFAULT
 from ._library import Options, PlanInfo, Problem, Progress, ScoreArrays, Tensor, check, lib
 
 # A layout as places of batch, seq, heads and dim in the shape; None: there is no such dimension.
@@ -193,9 +193,10 @@ class Plan:
         options = Options()
         check(lib.ra_options_init(byref(options), ctypes.sizeof(options)))
         options.threads = threads
-        if kernel not in KERNELS:
-            raise ArgumentError(f'kernel "{kernel}" is unknown: expected auto, generic, avx2, avx512 or avx512bf16')
-        options.kernel = KERNELS[kernel]
+        if kernel not in KERNELS and kernel not in PRECISIONS:
+            raise ArgumentError(f'kernel "{kernel}" is unknown: expected auto, exact, fast, generic, avx2, avx512 or avx512bf16')
+        options.kernel = KERNELS.get(kernel, 0)
+        options.precision = PRECISIONS.get(kernel, 0)
         if progress is not None:
             self.kept.append(progress)
             options.progress = progress

