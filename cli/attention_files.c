@@ -27,14 +27,14 @@ void attention_files_options(attention_files *files, arg_option options[ATTENTIO
          .metavar = "FILE",
          .required = true,
          .target = &files->key_path,
-         .help = "keys: their heads must divide the query's; of attend and check also what ringattn\n"
-                 "quantize writes"},
+         .help = "keys: the number of their heads divides the query's; attend and check also take\n"
+                 "a file of ringattn quantize"},
         {.name = "value",
          .kind = ARG_TEXT,
          .metavar = "FILE",
          .required = true,
          .target = &files->value_path,
-         .help = "values: length and heads as the keys, any dim; and the same"},
+         .help = "values: length, heads and files as for the keys; any dim"},
         {.name = "scale",
          .kind = ARG_REAL,
          .metavar = "X",

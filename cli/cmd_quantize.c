@@ -47,7 +47,7 @@ static int parse(quantize_job *job, int argc, char **argv)
     const arg_command command = {
         .verb = "quantize",
         .summary =
-            "Keys or values as 8 bits: of each row and head scale = largest magnitude / 127, data = row / scale.",
+            "Keys or values as 8 bits. For each row and head: scale = largest magnitude / 127, data = row / scale.",
         .options = options,
         .option_count = sizeof options / sizeof *options,
         .notes = "An element changes by half a scale at most. --key and --value of ringattn attend and\n"

@@ -54,7 +54,7 @@ static int parse(report_job *job, int argc, char **argv)
     const arg_command command = {
         .verb = "report",
         .summary = "A report of what ringattn bench --output wrote: memory, throughput, ranks, roofline, comparisons.\n"
-                   "Of training logs (lm train --log): loss over tokens, speed, waiting, memory.",
+                   "From training logs (lm train --log): loss over tokens, speed, waiting, memory.",
         .options = options,
         .option_count = sizeof options / sizeof *options,
         .notes =
