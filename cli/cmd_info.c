@@ -18,13 +18,21 @@ static void print_bytes(const char *name, int64_t bytes)
     printf("%-18s%s\n", name, text);
 }
 
+/* What is said of a kernel that can run. */
+static const char *remark(const ra_system_info *info, ra_kernel_id id)
+{
+    if (ra_kernel_precision(id) == RA_PRECISION_FAST)
+        return " (if all is bfloat16)";
+    return info->kernel == id ? " (chosen)" : "";
+}
+
 static void print_kernels(const ra_system_info *info)
 {
     const char *separator = "";
     printf("%-18s", "kernels");
     for (int id = RA_KERNEL_GENERIC; ra_kernel_name((ra_kernel_id)id); id++)
         if (ra_kernel_available((ra_kernel_id)id)) {
-            printf("%s%s%s", separator, ra_kernel_name((ra_kernel_id)id), (int)info->kernel == id ? " (chosen)" : "");
+            printf("%s%s%s", separator, ra_kernel_name((ra_kernel_id)id), remark(info, (ra_kernel_id)id));
             separator = ", ";
         }
     putchar('\n');

@@ -477,7 +477,7 @@ RA_API ra_status ra_relative_from_buckets(const float *weights, int64_t buckets,
 /* Known before anything is allocated. Counts are summed over batch and query heads. */
 typedef struct ra_plan_info {
     size_t size;
-    ra_kernel_id kernel;
+    ra_kernel_id kernel; /* of a plan that leaves the precision open, the exact one: see ra_precision */
     ra_variant variant;
     int threads;
     int64_t query_tile;   /* queries that share one pass over a block of keys */

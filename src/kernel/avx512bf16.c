@@ -81,6 +81,17 @@ static inline vec v_pairs(vec even, vec odd)
 #endif
 }
 
+/* The lower or the upper halves as float32. */
+static inline vec v_even(vec pairs)
+{
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_castps_si512(pairs), 16));
+}
+
+static inline vec v_odd(vec pairs)
+{
+    return _mm512_castsi512_ps(_mm512_andnot_si512(_mm512_set1_epi32(0xffff), _mm512_castps_si512(pairs)));
+}
+
 /* The lanes of two vectors in a row, rounded to bfloat16: lanes 2 i and 2 i + 1 become lane i. */
 static inline vec v_neighbours(vec first, vec second)
 {

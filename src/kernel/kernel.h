@@ -85,7 +85,8 @@ typedef struct ra_tile_call {
     const int32_t *lo, *hi; /* NULL, or [lanes]: lane i sees keys lo[i] <= k < hi[i] */
     const uint64_t *seen;   /* NULL, or [RA_KEY_BLOCK] in place of lo and hi: lane i sees key k if bit i is set */
     bool narrow;            /* the group has no more than blocking.narrow rows: lanes from there on are left alone */
-    bool guard;             /* with a mask: some value is not finite, so 0 * value is not 0 */
+    bool guard;             /* some value is not finite, so 0 * value is not 0 */
+    bool split;             /* with pairs: a weight becomes a sum of two numbers, not one: slower, and not rounded */
     ra_fetch *fetch_key;    /* a burst every RA_KEY_UNIT keys */
     ra_fetch *fetch_value;  /* a burst every panel of values */
     float *scores;          /* scratch [RA_KEY_BLOCK][lanes] */

@@ -14,8 +14,8 @@
  *     v_sums(r[WIDTH]): the sum of each vector in a lane of one
  *     v_min(a, b) (b when either is NaN), v_quotient(a, b), v_transpose(r[WIDTH]) and v_kept, the
  * draws of dropout: of scored tiles alone
- *     KERNEL_PRECISION and PAIR, v_pairs, v_neighbours, v_zip, v_keep: of a table with products of bfloat16 alone; its
- * v_begin and v_accumulate multiply pairs
+ *     KERNEL_PRECISION and PAIR, v_pairs, v_even, v_odd, v_neighbours, v_zip, v_keep: of a table with products of
+ * bfloat16 alone; its v_begin and v_accumulate multiply pairs
  *
  * Queries are in the lanes: a group is LANES = WIDTH * VECTORS rows, keys and values are broadcast, and no reduction
  * ever crosses lanes in a tile. The register block is VECTORS x 4 accumulators in both products.

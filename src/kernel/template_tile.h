@@ -189,25 +189,39 @@ INLINE void tile_hide(const ra_tile_call *c, hidden by, int n, vec top[VECTORS])
     }
 }
 
-/* Where the second product reads the weights of key k and vector i: rounded, pairs of keys take the place of one. */
-INLINE float *weights_at(const ra_tile_call *c, bool rounds, int k, int i)
+/*
+ * How weights are stored for the second product: as they are, or with pairs
+ *
+ *     ROUNDED   [pair of keys][lane]
+ *     SPLIT     [pair of keys][rounded, what rounding has left over][lane]
+ */
+typedef enum weights { AS_THEY_ARE, ROUNDED, SPLIT } weights;
+
+/* Where the weights of key k and vector i are. */
+INLINE float *weights_at(const ra_tile_call *c, weights how, int k, int i)
 {
-    return c->scores + (ptrdiff_t)(rounds ? k / PAIR : k) * LANES + i * WIDTH;
+    return c->scores + (ptrdiff_t)(how == ROUNDED ? k / PAIR : k) * LANES + i * WIDTH;
 }
 
 /* Weights of EXP2_KEYS keys; `rounded` sums what is stored. Returns where the next ones go. */
-INLINE float *store_weights(float *to, const vec p[EXP2_KEYS], bool rounds, vec *rounded)
+INLINE float *store_weights(float *to, const vec p[EXP2_KEYS], weights how, vec *rounded)
 {
 #if PAIR > 1
-    for (int j = 0; rounds && j < EXP2_KEYS; j += PAIR, to += LANES) {
+    for (int j = 0; how != AS_THEY_ARE && j < EXP2_KEYS; j += PAIR, to += LANES) {
         vec pair = v_pairs(p[j], p[j + 1]);
         v_store(to, pair);
         v_accumulate(rounded, pair, ones());
+        if (how == SPLIT) {
+            vec rest = v_pairs(v_sub(p[j], v_even(pair)), v_sub(p[j + 1], v_odd(pair)));
+            to += LANES;
+            v_store(to, rest);
+            v_accumulate(rounded, rest, ones());
+        }
     }
-    if (rounds)
+    if (how != AS_THEY_ARE)
         return to;
 #endif
-    (void)rounds;
+    (void)how;
     (void)rounded;
     for (int j = 0; j < EXP2_KEYS; j++)
         v_store(to + j * LANES, p[j]);
@@ -218,7 +232,7 @@ INLINE float *store_weights(float *to, const vec p[EXP2_KEYS], bool rounds, vec 
  * 2. scores -> weights exp2(score - max) in place; max and sum of the state follow, factors[0] rescales what was there.
  * Weights that are rounded for the second product have another sum: factors[1] makes up for that.
  */
-INLINE void tile_softmax(const ra_tile_call *c, int n, bool rounds, const vec top[VECTORS],
+INLINE void tile_softmax(const ra_tile_call *c, int n, weights how, const vec top[VECTORS],
                          vec factors[FACTORS][VECTORS])
 {
     vec minus_reference[VECTORS], sum[VECTORS];
@@ -235,14 +249,14 @@ INLINE void tile_softmax(const ra_tile_call *c, int n, bool rounds, const vec to
     for (int i = 0; i < n; i++) {
         const float *at = c->scores + (ptrdiff_t)c->begin * LANES + i * WIDTH;
         const float *end = c->scores + (ptrdiff_t)c->end * LANES;
-        float *to = weights_at(c, rounds, c->begin, i);
+        float *to = weights_at(c, how, c->begin, i);
         vec rounded = v_set(0.0f);
         for (; at < end; at += EXP2_KEYS * LANES) {
             vec p[EXP2_KEYS];
             for (int j = 0; j < EXP2_KEYS; j++)
                 p[j] = v_add(minus_reference[i], v_load(at + j * LANES));
             exp2_nonpositive(p, EXP2_KEYS);
-            to = store_weights(to, p, rounds, &rounded);
+            to = store_weights(to, p, how, &rounded);
             for (int j = 0; j < EXP2_KEYS; j++)
                 sum[i] = v_add(sum[i], p[j]);
         }
@@ -258,27 +272,29 @@ INLINE void tile_softmax(const ra_tile_call *c, int n, bool rounds, const vec to
 
 #if PAIR > 1
 /* Weights that dropout has changed, rounded in place. */
-INLINE void tile_round(const ra_tile_call *c, int n, vec factors[FACTORS][VECTORS])
+INLINE void tile_round(const ra_tile_call *c, int n, weights how, vec factors[FACTORS][VECTORS])
 {
     for (int i = 0; i < n; i++) {
         vec sum = v_set(0.0f), rounded = v_set(0.0f);
-        float *to = weights_at(c, true, c->begin, i);
+        float *to = weights_at(c, how, c->begin, i);
         for (int k = c->begin; k < c->end; k += EXP2_KEYS) {
             vec p[EXP2_KEYS];
             for (int j = 0; j < EXP2_KEYS; j++) {
-                p[j] = v_load(weights_at(c, false, k + j, i));
+                p[j] = v_load(weights_at(c, AS_THEY_ARE, k + j, i));
                 sum = v_add(sum, p[j]);
             }
-            to = store_weights(to, p, true, &rounded);
+            to = store_weights(to, p, how, &rounded);
         }
         factors[1][i] = made_up_for(sum, rounded);
     }
 }
 #endif
 
-/* The lanes that see key k, of a tile with a mask. */
+/* The lanes that see key k. */
 INLINE mask lanes_unhidden(const ra_tile_call *c, int k, int i)
 {
+    if (PAIR > 1 && !c->seen && !c->lo)
+        return v_bits(0xffff);
     return lanes_that_see(c, c->seen ? BITS_NOT_SET : OUTSIDE_RANGE, k, i);
 }
 
@@ -301,17 +317,44 @@ INLINE void add_guarded(const ra_tile_call *c, int k, const float *weight, const
     }
 }
 
-/* The keys of a unit from k on against four value columns; the first unit begins the sums. */
-INLINE void value_steps(const ra_tile_call *c, bool guarded, int k, const float *panel, bool first, int n,
+/* Zeros in place of values that are not finite: those have met the rounded weights already, and 0 * Inf is not 0. */
+INLINE const float *finite_values(const float *values, float finite[RA_PANEL])
+{
+#if PAIR > 1
+    for (int i = 0; i < RA_PANEL; i++) {
+        uint32_t pair, lower = 0x7f80U, upper = 0x7f800000U;
+        memcpy(&pair, values + i, sizeof pair);
+        pair &= ((pair & lower) == lower ? 0 : 0xffffU) | ((pair & upper) == upper ? 0 : 0xffff0000U);
+        memcpy(finite + i, &pair, sizeof pair);
+    }
+    return finite;
+#else
+    (void)finite;
+    return values;
+#endif
+}
+
+/*
+ * The keys of a unit from k on against four value columns; the first unit begins the sums. What rounding has left over
+ * of a weight meets the same values.
+ */
+INLINE void value_steps(const ra_tile_call *c, bool guarded, weights how, int k, const float *panel, bool first, int n,
                         vec block[4][VECTORS])
 {
-    const float *weight = c->scores + (ptrdiff_t)(k / PAIR) * LANES, *b = panel + (ptrdiff_t)(k / PAIR) * RA_PANEL;
+    enum { ROWS = RA_KEY_UNIT / PAIR };
+    const int parts = how == SPLIT ? 2 : 1;
+    const float *weight = c->scores + (ptrdiff_t)(k / PAIR * parts) * LANES,
+                *b = panel + (ptrdiff_t)(k / PAIR) * RA_PANEL;
     WRITE_OUT
-    for (int u = 0; u < RA_KEY_UNIT / PAIR; u++) {
+    for (int u = 0; u < ROWS * parts; u++) {
+        const float *values = b + u / parts * RA_PANEL;
+        float finite[RA_PANEL];
+        if (guarded && u % parts)
+            values = finite_values(values, finite);
         if (guarded)
-            add_guarded(c, k + u * PAIR, weight + u * LANES, b + u * RA_PANEL, first && u == 0, n, block);
+            add_guarded(c, k + u / parts * PAIR, weight + u * LANES, values, first && u == 0, n, block);
         else
-            add_product(weight + u * LANES, b + u * RA_PANEL, 1, first && u == 0, n, block);
+            add_product(weight + u * LANES, values, 1, first && u == 0, n, block);
     }
 }
 
@@ -319,16 +362,16 @@ INLINE void value_steps(const ra_tile_call *c, bool guarded, int k, const float 
  * 3. acc[column][lane] = factors[0] acc + sum_k value[k][column] weight[k][lane], four columns at a time; with pairs
  * the sum times factors[1].
  */
-INLINE void tile_values(const ra_tile_call *c, bool guarded, int n, vec factors[FACTORS][VECTORS])
+INLINE void tile_values(const ra_tile_call *c, bool guarded, weights how, int n, vec factors[FACTORS][VECTORS])
 {
     float *acc = c->state + 2 * LANES;
     const float *panel = c->value;
     for (int column = 0; column < c->value_dim; column += RA_PANEL) {
         fetch_burst(c->fetch_value);
         vec a[RA_PANEL][VECTORS];
-        value_steps(c, guarded, c->begin, panel, true, n, a);
+        value_steps(c, guarded, how, c->begin, panel, true, n, a);
         for (int k = c->begin + RA_KEY_UNIT; k < c->end; k += RA_KEY_UNIT)
-            value_steps(c, guarded, k, panel, false, n, a);
+            value_steps(c, guarded, how, k, panel, false, n, a);
         for (int j = 0; j < RA_PANEL; j++, acc += LANES)
             for (int i = 0; i < n; i++) {
                 vec added = PAIR > 1 ? v_mul(a[j][i], factors[FACTORS - 1][i]) : a[j][i];
@@ -338,26 +381,51 @@ INLINE void tile_values(const ra_tile_call *c, bool guarded, int n, vec factors[
     }
 }
 
-/* Weights with dropout are rounded after it. */
+/* With dropout weights are rounded after it. Where they are split, passes are others. */
 #if PAIR > 1
+#define USUAL_WEIGHTS ROUNDED
 #define ROUNDING_PASSES(name, n)                                                                                       \
     PASS softmax_whole_##name(const ra_tile_call *c, const vec top[VECTORS], vec factors[FACTORS][VECTORS])            \
     {                                                                                                                  \
-        tile_softmax(c, n, false, top, factors);                                                                       \
+        tile_softmax(c, n, AS_THEY_ARE, top, factors);                                                                 \
+    }                                                                                                                  \
+    PASS softmax_split_##name(const ra_tile_call *c, const vec top[VECTORS], vec factors[FACTORS][VECTORS])            \
+    {                                                                                                                  \
+        tile_softmax(c, n, SPLIT, top, factors);                                                                       \
     }                                                                                                                  \
     PASS round_##name(const ra_tile_call *c, vec factors[FACTORS][VECTORS])                                            \
     {                                                                                                                  \
-        tile_round(c, n, factors);                                                                                     \
+        tile_round(c, n, ROUNDED, factors);                                                                            \
+    }                                                                                                                  \
+    PASS split_##name(const ra_tile_call *c, vec factors[FACTORS][VECTORS])                                            \
+    {                                                                                                                  \
+        tile_round(c, n, SPLIT, factors);                                                                              \
+    }                                                                                                                  \
+    PASS values_split_##name(const ra_tile_call *c, vec factors[FACTORS][VECTORS])                                     \
+    {                                                                                                                  \
+        tile_values(c, false, SPLIT, n, factors);                                                                      \
+    }                                                                                                                  \
+    PASS values_split_guarded_##name(const ra_tile_call *c, vec factors[FACTORS][VECTORS])                             \
+    {                                                                                                                  \
+        tile_values(c, true, SPLIT, n, factors);                                                                       \
     }
+#define SOFTMAX(name) (c->split ? softmax_split_##name : softmax_##name)(c, top, factors)
 #define SOFTMAX_AND_DROP(name, n)                                                                                      \
     softmax_whole_##name(c, top, factors);                                                                             \
     drop_weights(c->stage, c->scores, c->begin, c->end, n);                                                            \
-    round_##name(c, factors);
+    (c->split ? split_##name : round_##name)(c, factors)
+#define VALUES(name, guarded)                                                                                          \
+    (c->split    ? c->guard ? values_split_guarded_##name : values_split_##name                                        \
+     : (guarded) ? values_guarded_##name                                                                               \
+                 : values_plain_##name)(c, factors)
 #else
+#define USUAL_WEIGHTS AS_THEY_ARE
 #define ROUNDING_PASSES(name, n)
+#define SOFTMAX(name) softmax_##name(c, top, factors)
 #define SOFTMAX_AND_DROP(name, n)                                                                                      \
     softmax_##name(c, top, factors);                                                                                   \
-    drop_weights(c->stage, c->scores, c->begin, c->end, n);
+    drop_weights(c->stage, c->scores, c->begin, c->end, n)
+#define VALUES(name, guarded) ((guarded) ? values_guarded_##name : values_plain_##name)(c, factors)
 #endif
 
 /*
@@ -385,15 +453,15 @@ INLINE void tile_values(const ra_tile_call *c, bool guarded, int n, vec factors[
     }                                                                                                                  \
     PASS softmax_##name(const ra_tile_call *c, const vec top[VECTORS], vec factors[FACTORS][VECTORS])                  \
     {                                                                                                                  \
-        tile_softmax(c, n, true, top, factors);                                                                        \
+        tile_softmax(c, n, USUAL_WEIGHTS, top, factors);                                                               \
     }                                                                                                                  \
     PASS values_plain_##name(const ra_tile_call *c, vec factors[FACTORS][VECTORS])                                     \
     {                                                                                                                  \
-        tile_values(c, false, n, factors);                                                                             \
+        tile_values(c, false, USUAL_WEIGHTS, n, factors);                                                              \
     }                                                                                                                  \
     PASS values_guarded_##name(const ra_tile_call *c, vec factors[FACTORS][VECTORS])                                   \
     {                                                                                                                  \
-        tile_values(c, true, n, factors);                                                                              \
+        tile_values(c, true, USUAL_WEIGHTS, n, factors);                                                               \
     }                                                                                                                  \
     PASS scores_staged_##name(const ra_tile_call *c, vec top[VECTORS])                                                 \
     {                                                                                                                  \
@@ -418,8 +486,8 @@ INLINE void tile_values(const ra_tile_call *c, bool guarded, int n, vec factors[
         for (int d = 0; d < last_chunk(WORDS(c->head_dim)); d += DOT_CHUNK)                                            \
             chunk_##name(c, d);                                                                                        \
         (c->seen ? scores_sifted_##name : c->lo ? scores_masked_##name : scores_plain_##name)(c, top);                 \
-        softmax_##name(c, top, factors);                                                                               \
-        ((c->lo || c->seen) && c->guard ? values_guarded_##name : values_plain_##name)(c, factors);                    \
+        SOFTMAX(name);                                                                                                 \
+        VALUES(name, (c->lo || c->seen) && c->guard);                                                                  \
     }                                                                                                                  \
     static void tile_scored_##name(const ra_tile_call *c)                                                              \
     {                                                                                                                  \
@@ -430,11 +498,11 @@ INLINE void tile_values(const ra_tile_call *c, bool guarded, int n, vec factors[
         apply_steps(c->stage, c->scores, NULL, c->begin, c->end, n);                                                   \
         (c->seen ? hide_sifted_##name : c->lo ? hide_masked_##name : hide_plain_##name)(c, top);                       \
         if (c->stage->kept != 0.0f) {                                                                                  \
-            SOFTMAX_AND_DROP(name, n)                                                                                  \
+            SOFTMAX_AND_DROP(name, n);                                                                                 \
         } else {                                                                                                       \
-            softmax_##name(c, top, factors);                                                                           \
+            SOFTMAX(name);                                                                                             \
         }                                                                                                              \
-        ((c->lo || c->seen) && c->guard ? values_guarded_##name : values_plain_##name)(c, factors);                    \
+        VALUES(name, (c->lo || c->seen) && c->guard);                                                                  \
     }
 
 PASSES(whole, VECTORS)

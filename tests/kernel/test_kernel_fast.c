@@ -33,6 +33,12 @@ static void problem_make(problem *p, choices *c)
     of->kv_len = choose(c, 1, 150);
     of->head_dim = choose(c, 1, chance(c, 6) ? 300 : 40);
     of->value_dim = choose(c, 1, 40);
+    if (chance(c, 3)) { /* weights are rounded from so many keys on */
+        of->batch = 1;
+        of->q_len = choose(c, 9, 30);
+        of->kv_len = choose(c, 1024, 1200);
+        of->head_dim = choose(c, 1, 40);
+    }
     choose_pattern(c, of->kv_len, p->pattern, sizeof p->pattern);
     of->pattern = p->pattern;
     choose_positions(c, of);
