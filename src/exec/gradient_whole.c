@@ -213,7 +213,7 @@ static ra_status prove(const whole *w)
 static void fill_stats(const whole *w, double start, ra_stats *stats)
 {
     *stats = (ra_stats){.size = stats->size,
-                        .kernel = w->plan->kernel,
+                        .kernel = w->run.kernel->id,
                         .variant = RA_VARIANT_TILE,
                         .threads = w->counts.threads,
                         .seconds_compute = ra_seconds() - start,
