@@ -11,6 +11,7 @@ rows comes the ring of peers_ring.py, over two processes.
 import argparse
 import datetime
 import os
+import random
 import statistics
 import subprocess
 import sys
@@ -27,6 +28,8 @@ from peers_contenders import CONTENDERS
 
 # What --only takes for the problems of peers_ring.py.
 RING = "ring of two processes"
+# Seconds between contenders.
+PAUSE = 0.1
 
 
 def reference(case: Case, q, k, v):
@@ -69,12 +72,18 @@ def calls_of(run) -> int:
 
 
 def measure(runs: dict, rounds: int, clock=time.perf_counter) -> dict:
-    """Times of a call of each, in milliseconds. Contenders take turns, each round in another order."""
+    """Times of a call of each, in milliseconds. Contenders take turns, in an order drawn for each round.
+
+    Threads of some contenders go on spinning after their call. So there is a pause, and a call that is not timed, before
+    those that are.
+    """
     counts = {name: calls_of(run) for name, run in runs.items()}
     times = {name: [] for name in runs}
-    names = list(runs)
-    for turn in range(rounds):
-        for name in names[turn % len(names) :] + names[: turn % len(names)]:
+    draw = random.Random(1)
+    for _ in range(rounds):
+        for name in draw.sample(list(runs), len(runs)):
+            time.sleep(PAUSE)
+            runs[name]()
             started = clock()
             for _ in range(counts[name]):
                 runs[name]()
