@@ -194,7 +194,8 @@ class Plan:
         check(lib.ra_options_init(byref(options), ctypes.sizeof(options)))
         options.threads = threads
         if kernel not in KERNELS and kernel not in PRECISIONS:
-            raise ArgumentError(f'kernel "{kernel}" is unknown: expected auto, exact, fast, generic, avx2, avx512 or avx512bf16')
+            raise ArgumentError(f'kernel "{kernel}" is unknown: expected auto, exact, fast, generic, avx2, avx512 or '
+                                "avx512bf16")
         options.kernel = KERNELS.get(kernel, 0)
         options.precision = PRECISIONS.get(kernel, 0)
         if progress is not None:
