@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A task of the decoding variant: all query rows of some key/value heads against a span of keys, one block after the
- * other. Many queries are worked in tile_task.c.
+ * other. Of packed sequences, the rows of one sequence after the other. Many queries are worked in tile_task.c.
  */
 #include "exec/cache_rows.h"
 #include "exec/score_rows.h"
@@ -20,10 +20,12 @@ typedef struct cached_block {
 /* A task: some key/value heads of one batch over a span of keys, for all queries of all their query heads. */
 typedef struct decode_task {
     int64_t batch, first_head, heads, span; /* key/value heads */
-    int64_t head_rows;                      /* query rows that share a head */
+    int64_t first, queries;                 /* that are worked now: the first one's number, and how many there are */
+    int64_t head_rows;                      /* rows of these that share a head */
+    bool apart;                             /* states are worked on in a copy */
     float *query;                           /* [heads][head_rows][head_dim] */
     float *state;                           /* [heads][head_rows][unit_floats] */
-    int *begin, *end;                       /* [queries] */
+    int *begin, *end;                       /* [queries] each */
     float *key, *value;                     /* room for a block of one head, widened */
     cached_block *cached;                   /* of use with a cache */
     ra_decode_call call;                    /* fields that are the same for every block are set once */
@@ -48,17 +50,15 @@ static decode_task lay_out(const ra_worker *w, int64_t task)
     t.first_head = task / spans % head_tasks * work->task_heads;
     t.batch = ra_decode_task_batch(w->run, task);
     t.heads = ra_min(work->task_heads, p->kv_heads - t.first_head);
-    t.head_rows = p->group_heads * work->queries.rows;
     t.query = (float *)(at + s->query);
     t.state = (float *)(at + s->state);
-    if (w->run->states)
-        t.state = ra_unit_state(w->run, t.span, (t.batch * p->kv_heads + t.first_head) * t.head_rows);
+    t.apart = w->run->states && p->pattern.ragged;
+    if (w->run->states && !t.apart)
+        t.state = ra_unit_state(w->run, t.span, (t.batch * p->kv_heads + t.first_head) * p->group_heads * work->groups);
     t.begin = (int *)(at + s->lo);
     t.end = (int *)(at + s->hi);
     t.key = (float *)(at + s->key);
     t.value = (float *)(at + s->value);
-    t.call.rows = (int)t.head_rows;
-    t.call.queries = (int)work->queries.rows;
     t.call.begin = t.begin;
     t.call.end = t.end;
     t.call.head_dim = p->head_dim;
@@ -67,17 +67,48 @@ static decode_task lay_out(const ra_worker *w, int64_t task)
     t.call.scores = (float *)(at + s->scores);
     t.call.sums = (float *)(at + s->staging);
     t.staged = ra_scores_staged(p->scores);
-    ra_score_rows_begin(&t.scores, w->run, t.batch, t.first_head, t.heads, t.head_rows, at + s->stage);
     return t;
+}
+
+/* Turn to some queries of the task, from number `first` on. */
+static void turn_to(const ra_worker *w, decode_task *t, int64_t first, int64_t queries)
+{
+    t->first = first;
+    t->queries = queries;
+    t->head_rows = w->run->plan->group_heads * queries;
+    t->call.rows = (int)t->head_rows;
+    t->call.queries = (int)queries;
+    ra_score_rows_begin(&t->scores, w->run, t->batch, t->first_head, t->heads, first, queries,
+                        w->scratch + w->run->scratch.stage);
+}
+
+/* A query by its number: of a single range without a search, because small problems have as many as they have work. */
+static ra_group query_of(const ra_run *run, int64_t number)
+{
+    const ra_share *queries = &run->work->queries;
+    if (!queries->list && !queries->step)
+        return (ra_group){queries->whole.first + number, queries->whole.row + number, 1};
+    return ra_group_at(&run->work->queries, &run->work->grouping, number);
+}
+
+/* The query head of a row, and where its state is kept if that is not in scratch. */
+static int64_t head_of(const ra_plan *p, const decode_task *t, int64_t row)
+{
+    return t->first_head * p->group_heads + row / t->queries;
+}
+
+static float *kept_state(const ra_run *run, const decode_task *t, int64_t row)
+{
+    int64_t head = t->batch * run->plan->heads + head_of(run->plan, t, row);
+    return ra_unit_state(run, t->span, head * run->work->groups + t->first + row % t->queries);
 }
 
 static void start_rows(const ra_run *run, const decode_task *t)
 {
     const ra_plan *p = run->plan;
-    int64_t queries = run->work->queries.rows;
     for (int64_t row = 0; row < t->heads * t->head_rows; row++) {
-        ra_group query_row = ra_group_at(&run->work->queries, &run->work->grouping, row % queries);
-        int64_t head = t->first_head * p->group_heads + row / queries;
+        ra_group query_row = query_of(run, t->first + row % t->queries);
+        int64_t head = head_of(p, t, row);
         ra_rows from = ra_rows_at(run->q, t->batch, ra_query_row(run, &query_row), head);
         float *query = t->query + row * p->head_dim;
         run->kernel->pack_rows(&from, 1, p->head_dim, query);
@@ -85,6 +116,8 @@ static void start_rows(const ra_run *run, const decode_task *t)
             query[d] *= p->query_factor;
         if (!run->resume)
             ra_state_clear(t->state + row * p->unit_floats, 1, p->unit_floats);
+        else if (t->apart)
+            memcpy(t->state + row * p->unit_floats, kept_state(run, t, row), (size_t)p->unit_floats * sizeof(float));
     }
 }
 
@@ -213,11 +246,11 @@ static bool work_keys(ra_worker *w, decode_task *t, int64_t head, int64_t heads)
     const ra_run *run = w->run;
     const ra_workload *work = run->work;
     ra_tiles_memory memory = {(ra_interval *)(w->scratch + run->scratch.rows),
-                              (ra_group_bounds *)(w->scratch + run->scratch.groups), NULL, work->groups};
+                              (ra_group_bounds *)(w->scratch + run->scratch.groups), NULL, work->at_once};
     ra_tiles tiles;
     ra_tiles_begin(&tiles, &run->plan->pattern, 0, 0, 1, &memory);
-    for (int64_t q = 0; q < work->groups; q++)
-        ra_tiles_add(&tiles, ra_group_at(&work->queries, &work->grouping, q).query + run->plan->offset, 1);
+    for (int64_t q = 0; q < t->queries; q++)
+        ra_tiles_add(&tiles, query_of(run, t->first + q).query + run->plan->offset, 1);
     for (int64_t set = 0; set < run->key_sets; set++) {
         ra_key_walk walk;
         ra_key_walk_begin(&walk, &run->keys[set], t->batch, 0, &tiles, ra_span_keys(run, t->span));
@@ -232,24 +265,69 @@ static bool work_keys(ra_worker *w, decode_task *t, int64_t head, int64_t heads)
     return true;
 }
 
+/* What becomes of the states of the rows that were worked. */
+static void end_rows(const ra_run *run, const decode_task *t)
+{
+    const ra_plan *p = run->plan;
+    for (int64_t row = 0; row < t->heads * t->head_rows && (t->apart || !run->states); row++) {
+        float *state = t->state + row * p->unit_floats;
+        ra_group group = query_of(run, t->first + row % t->queries);
+        if (t->apart)
+            memcpy(kept_state(run, t, row), state, (size_t)p->unit_floats * sizeof *state);
+        else
+            ra_finish(run, t->batch, (ra_stack){head_of(p, t, row), 1}, &group, state);
+    }
+}
+
+/* Queries from number `first` on that are worked at a time: all, or those of a packed sequence. */
+static int64_t queries_at(const ra_run *run, int64_t first)
+{
+    const ra_workload *work = run->work;
+    const ra_ragged *ragged = run->plan->pattern.ragged;
+    if (!ragged)
+        return work->groups;
+    int64_t end = ra_ragged_at(ragged, query_of(run, first).query).end, count = 1;
+    while (count < work->at_once && first + count < work->groups && query_of(run, first + count).query < end)
+        count++;
+    return count;
+}
+
+/* The first query that is worked: packed sequences that end before the task's span have nothing here. */
+static int64_t first_query(const ra_run *run, const decode_task *t)
+{
+    const ra_ragged *ragged = run->plan->pattern.ragged;
+    int64_t low = 0, high = run->spans > 1 && ragged ? run->work->groups : 0;
+    while (low < high) {
+        int64_t middle = low + (high - low) / 2;
+        if (ra_ragged_at(ragged, query_of(run, middle).query).end_key > t->span * run->plan->span_keys)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return low;
+}
+
 void ra_decode_task(ra_worker *w, int64_t task)
 {
     const ra_run *run = w->run;
-    const ra_plan *p = run->plan;
     decode_task t = lay_out(w, task);
     cached_block cached;
     t.cached = &cached;
-    start_rows(run, &t);
 
     /* In the order of memory: all heads of a block together, or one head after the other through the span. */
     bool inside = run->key_sets && heads_inside(run->keys->k) && heads_inside(run->keys->v);
     int64_t step = inside ? t.heads : 1;
-    for (int64_t head = 0; head < t.heads; head += step)
-        if (!work_keys(w, &t, head, step))
+    for (int64_t first = first_query(run, &t); first < run->work->groups; first += t.queries) {
+        turn_to(w, &t, first, queries_at(run, first));
+        ra_interval spans = ra_query_spans(run, query_of(run, first).query);
+        if (run->spans > 1 && spans.lo > t.span)
             return;
-    for (int64_t row = 0; !run->states && row < t.heads * t.head_rows; row++) {
-        ra_group group = ra_group_at(&run->work->queries, &run->work->grouping, row % run->work->groups);
-        ra_finish(run, t.batch, (ra_stack){t.first_head * p->group_heads + row / run->work->groups, 1}, &group,
-                  t.state + row * p->unit_floats);
+        if (run->spans > 1 && spans.hi <= t.span)
+            continue;
+        start_rows(run, &t);
+        for (int64_t head = 0; head < t.heads; head += step)
+            if (!work_keys(w, &t, head, step))
+                return;
+        end_rows(run, &t);
     }
 }

@@ -123,6 +123,12 @@ bool ra_worker_done(ra_worker *worker, double pairs);
 /* The keys of a task's span. */
 ra_interval ra_span_keys(const ra_run *run, int64_t span);
 
+/*
+ * The spans in which a query may see keys, spans lo <= i < hi. Of packed sequences in the decoding variant, rows have
+ * no states in other spans.
+ */
+ra_interval ra_query_spans(const ra_run *run, int64_t query);
+
 /* The states of a unit in a span. */
 static inline float *ra_unit_state(const ra_run *run, int64_t span, int64_t unit)
 {

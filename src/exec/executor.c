@@ -121,6 +121,17 @@ ra_interval ra_span_keys(const ra_run *run, int64_t span)
     return (ra_interval){first, ra_min(first + run->plan->span_keys, run->plan->kv_len)};
 }
 
+ra_interval ra_query_spans(const ra_run *run, int64_t query)
+{
+    const ra_plan *p = run->plan;
+    if (!p->pattern.ragged || p->variant != RA_VARIANT_DECODE)
+        return (ra_interval){0, run->spans};
+    ra_packed_query at = ra_ragged_at(p->pattern.ragged, query);
+    if (at.first_key >= at.end_key)
+        return (ra_interval){0, 0};
+    return (ra_interval){at.first_key / p->span_keys, ra_ceil_div(at.end_key, p->span_keys)};
+}
+
 /* From the calling thread alone. */
 static void poll(const ra_run *run, double done)
 {
@@ -146,10 +157,13 @@ static void merge_unit(const ra_run *run, int64_t unit)
     const ra_plan *p = run->plan;
     const ra_workload *work = run->work;
     float *state = ra_unit_state(run, 0, unit);
-    for (int64_t span = 1; span < run->spans; span++)
+    ra_group group = ra_group_at(&work->queries, &work->grouping, unit % work->groups);
+    ra_interval spans = ra_query_spans(run, group.query);
+    if (spans.lo > 0 || spans.hi == 0)
+        ra_state_clear(state, work->grouping.lanes, p->unit_floats);
+    for (int64_t span = ra_max(1, spans.lo); span < spans.hi; span++)
         (p->variant == RA_VARIANT_DECODE ? run->kernel->merge_row : run->kernel->merge_group)(
             state, ra_unit_state(run, span, unit), p->value_dim);
-    ra_group group = ra_group_at(&work->queries, &work->grouping, unit % work->groups);
     int64_t stack = unit / work->groups, stacks = p->kv_heads * ra_stacks_of_head(work, p);
     ra_finish(run, stack / stacks, ra_stack_at(work, p, stack % stacks), &group, state);
 }

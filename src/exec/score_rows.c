@@ -13,19 +13,21 @@ typedef struct query_row {
 static query_row row_at(const ra_score_rows *t, int64_t row)
 {
     const ra_workload *work = t->run->work;
-    int64_t queries = work->queries.rows, head = t->head * t->run->plan->group_heads + row / queries;
-    return (query_row){head, ra_group_at(&work->queries, &work->grouping, row % queries).query};
+    int64_t head = t->head * t->run->plan->group_heads + row / t->queries;
+    return (query_row){head, ra_group_at(&work->queries, &work->grouping, t->first + row % t->queries).query};
 }
 
-void ra_score_rows_begin(ra_score_rows *t, const ra_run *run, int64_t batch, int64_t head, int64_t heads,
-                         int64_t head_rows, char *memory)
+void ra_score_rows_begin(ra_score_rows *t, const ra_run *run, int64_t batch, int64_t head, int64_t heads, int64_t first,
+                         int64_t queries, char *memory)
 {
     const ra_plan *p = run->plan;
     const ra_scores *s = p->scores;
     if (!ra_scores_staged(s))
         return;
-    int64_t rows = heads * head_rows;
+    int64_t head_rows = p->group_heads * queries, rows = heads * head_rows;
     *t = (ra_score_rows){.run = run, .batch = batch, .head = head, .heads = heads, .head_rows = head_rows};
+    t->first = first;
+    t->queries = queries;
     for (int kind = RA_SCORE_ALIBI; kind <= RA_SCORE_BIAS; kind++)
         t->add[kind] = (float *)memory + (kind - RA_SCORE_ALIBI) * rows * RA_KEY_BLOCK;
     t->row_draws = (uint32_t *)((float *)memory + 3 * rows * RA_KEY_BLOCK);
@@ -68,9 +70,8 @@ static void fill_row(const ra_score_rows *t, ra_score_kind kind, query_row row, 
 static void fill_rows(const ra_score_rows *t, ra_score_kind kind, int64_t first_row, int64_t rows,
                       const ra_block *block, const int *begin, const int *end)
 {
-    int64_t queries = t->run->work->queries.rows;
     for (int64_t i = first_row; i < first_row + rows; i++) {
-        int64_t query = i % queries;
+        int64_t query = i % t->queries;
         if (begin[query] < end[query])
             fill_row(t, kind, row_at(t, i), block->first, begin[query], end[query],
                      t->add[kind] + (ptrdiff_t)i * RA_KEY_BLOCK);

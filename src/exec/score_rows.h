@@ -10,14 +10,18 @@
 typedef struct ra_score_rows {
     const ra_run *run;
     int64_t batch, head, heads, head_rows;
+    int64_t first, queries;     /* of the workload: the first one's number, and how many there are */
     float *add[RA_SCORE_KINDS]; /* [rows][RA_KEY_BLOCK] each */
     uint32_t *row_draws, *key_draws;
     ra_score_stage stage;
 } ra_score_rows;
 
-/* All rows of a task: `heads` key/value heads. `memory` has ra_score_rows_bytes. */
+/*
+ * Some rows of a task: `heads` key/value heads, and `queries` queries of each query head from number `first` on.
+ * `memory` has ra_score_rows_bytes.
+ */
 void ra_score_rows_begin(ra_score_rows *rows, const ra_run *run, int64_t batch, int64_t head, int64_t heads,
-                         int64_t head_rows, char *memory);
+                         int64_t first, int64_t queries, char *memory);
 
 /*
  * The stage of `heads` heads of the task, from its `head`-th on, against a block of which query q sees keys

@@ -41,19 +41,20 @@ static ra_scratch lay_out_tiles(const ra_plan *p, const ra_workload *w)
 
 static ra_scratch lay_out_decoding(const ra_plan *p, const ra_workload *w)
 {
-    int64_t head_rows = p->group_heads * w->queries.rows; /* rows that share the keys and values of one head */
+    int64_t head_rows = p->group_heads * w->at_once; /* rows that share the keys and values of one head */
     int64_t f = sizeof(float), rows = w->task_heads * head_rows;
+    bool states_here = !w->states_elsewhere || p->pattern.ragged; /* of packed sequences, a copy */
     ra_scratch s = {0};
     s.query = ra_scratch_place(&s.bytes, rows * p->head_dim * f);
-    s.state = ra_scratch_place(&s.bytes, w->states_elsewhere ? 0 : rows * p->unit_floats * f);
+    s.state = ra_scratch_place(&s.bytes, states_here ? rows * p->unit_floats * f : 0);
     s.key = ra_scratch_place(&s.bytes, (int64_t)RA_KEY_BLOCK * p->head_dim * f);
     s.value = ra_scratch_place(&s.bytes, (int64_t)RA_KEY_BLOCK * p->value_dim * f);
     s.staging = ra_scratch_place(&s.bytes, rows * (1 + p->value_dim) * f);
     s.scores = ra_scratch_place(&s.bytes, rows * RA_KEY_BLOCK * f);
-    s.rows = ra_scratch_place(&s.bytes, w->groups * (int64_t)sizeof(ra_interval));
-    s.groups = ra_scratch_place(&s.bytes, w->groups * (int64_t)sizeof(ra_group_bounds));
-    s.lo = ra_scratch_place(&s.bytes, w->groups * (int64_t)sizeof(int));
-    s.hi = ra_scratch_place(&s.bytes, w->groups * (int64_t)sizeof(int));
+    s.rows = ra_scratch_place(&s.bytes, w->at_once * (int64_t)sizeof(ra_interval));
+    s.groups = ra_scratch_place(&s.bytes, w->at_once * (int64_t)sizeof(ra_group_bounds));
+    s.lo = ra_scratch_place(&s.bytes, w->at_once * (int64_t)sizeof(int));
+    s.hi = ra_scratch_place(&s.bytes, w->at_once * (int64_t)sizeof(int));
     s.stage = ra_scratch_place(&s.bytes, ra_score_rows_bytes(p, rows));
     return s;
 }

@@ -29,9 +29,16 @@ static int64_t parts_wanted(const ra_plan *p, int64_t tasks)
     return work > 0 ? (int64_t)(ENOUGH_TASKS * (double)p->kv_len / work) : 1;
 }
 
+/* Queries of a head that a decoding task works at a time: those of a packed sequence see the same keys, or nearly. */
+static int64_t queries_at_once(const ra_plan *p)
+{
+    return p->pattern.ragged ? ra_ragged_most_queries(p->pattern.ragged) : p->q_len;
+}
+
 static int64_t decode_task_heads(const ra_plan *p)
 {
-    return ra_max(1, ra_min(ra_min(RA_DECODE_HEADS, p->kv_heads), DECODE_ROWS / ra_max(1, p->group_heads * p->q_len)));
+    int64_t rows = ra_max(1, p->group_heads * queries_at_once(p));
+    return ra_max(1, ra_min(ra_min(RA_DECODE_HEADS, p->kv_heads), DECODE_ROWS / rows));
 }
 
 /*
@@ -47,11 +54,14 @@ static int64_t heads_of_stack(const ra_plan *p)
     return ra_ceil_div(p->group_heads, stacks);
 }
 
-/* Few queries are worked one row at a time, unless those of several heads fill a group. */
+/*
+ * Few queries are worked one row at a time, unless those of several heads fill a group. Of packed sequences, few of
+ * each are enough: a group of several sequences would work each block of keys for all of its lanes, though few see it.
+ */
 static bool decodes(const ra_plan *p)
 {
-    bool filled = 4 * p->q_len * heads_of_stack(p) >= 3 * (int64_t)p->blocking.lanes;
-    return p->q_len <= p->blocking.decode_queries && ra_pattern_is_interval(&p->pattern) && !filled;
+    bool filled = !p->pattern.ragged && 4 * p->q_len * heads_of_stack(p) >= 3 * (int64_t)p->blocking.lanes;
+    return queries_at_once(p) <= p->blocking.decode_queries && ra_pattern_is_interval(&p->pattern) && !filled;
 }
 
 /* Tasks of the whole problem if each had one group. */
@@ -63,12 +73,25 @@ static int64_t smallest_tasks(const ra_plan *p)
     return p->batch * stacks * ra_ceil_div(p->q_len, p->blocking.lanes);
 }
 
+/*
+ * Spans of which the states, one for each query in each span, take a sixteenth of the floats that keys and values have.
+ * Packed sequences have many queries for their keys.
+ */
+static int64_t spans_of_small_states(const ra_plan *p)
+{
+    double read = (double)p->kv_len * (double)p->kv_heads * (double)(p->head_dim + p->value_dim);
+    double states = (double)p->q_len * (double)p->heads * (double)p->unit_floats;
+    return (int64_t)ra_max(1, read / (16 * states) < ENOUGH_TASKS ? (int64_t)(read / (16 * states)) : ENOUGH_TASKS);
+}
+
 /* The tasks of the whole problem decide, whatever share of it is worked here. */
 static void split_keys(ra_plan *p)
 {
     int64_t tasks = smallest_tasks(p);
     int64_t blocks = ra_ceil_div(p->kv_len, RA_KEY_BLOCK);
     int64_t wanted = ra_max(1, ra_min(parts_wanted(p, tasks), blocks / RA_SMALLEST_SPAN_BLOCKS));
+    if (p->variant == RA_VARIANT_DECODE && p->pattern.ragged)
+        wanted = ra_min(wanted, spans_of_small_states(p));
     if (p->pattern.dilation) /* a span would cut through blocks of a lattice's members */
         wanted = 1;
     int64_t span_blocks = ra_ceil_div(blocks, wanted);
@@ -161,6 +184,7 @@ ra_stack ra_stack_at(const ra_workload *w, const ra_plan *p, int64_t number)
 static void lay_out_decoding(ra_workload *w, const ra_plan *p)
 {
     w->task_heads = decode_task_heads(p);
+    w->at_once = ra_min(queries_at_once(p), w->queries.rows);
     w->tile_groups = w->tile_units = w->groups;
     w->q_tiles = 1;
     w->tasks = p->batch * ra_ceil_div(p->kv_heads, w->task_heads);

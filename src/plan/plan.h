@@ -27,6 +27,7 @@ typedef struct ra_workload {
     int64_t q_tiles;       /* tasks along the queries */
     int64_t blocks;        /* of keys that are packed at a time */
     int64_t task_heads;    /* of a task: key/value heads (decoding variant) or query heads that share one (tiles) */
+    int64_t at_once;       /* queries of a head that a decoding task works at a time, at most */
     int64_t stack;         /* query heads whose rows share the lanes of a group */
     int64_t tasks;         /* with one span of keys */
     int64_t units;         /* states: groups over batch and stacks */

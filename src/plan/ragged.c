@@ -115,6 +115,14 @@ bool ra_ragged_even(const ra_ragged *r)
     return true;
 }
 
+int64_t ra_ragged_most_queries(const ra_ragged *r)
+{
+    int64_t most = 0;
+    for (int64_t i = 0; i < r->count; i++)
+        most = ra_max(most, planned_value(r, i, 0));
+    return most;
+}
+
 ra_packed_query ra_ragged_at(const ra_ragged *r, int64_t query)
 {
     int64_t low = 0, high = r->count; /* the first sequence that ends past the query */

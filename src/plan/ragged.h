@@ -43,6 +43,9 @@ int64_t ra_ragged_bytes(const ra_ragged *ragged);
 /* Whether every sequence has as many queries as keys: then each query is at the key with its index. */
 bool ra_ragged_even(const ra_ragged *ragged);
 
+/* Queries of the sequence that has most. */
+int64_t ra_ragged_most_queries(const ra_ragged *ragged);
+
 /* The query at an index. Indices before the first query belong to the first sequence; behind the last, to none. */
 ra_packed_query ra_ragged_at(const ra_ragged *ragged, int64_t query);
 

@@ -42,6 +42,9 @@ typedef struct packed {
 static const packed MIXED = {{{3, 70}, {0, 5}, {1, 130}, {40, 40}, {9, 4}, {2, 0}, {1, 1}}, 7};
 static const packed DECODING = {{{1, 90}, {1, 300}, {1, 1}, {1, 64}}, 4};
 
+/* Of few queries each, over several spans of keys: some begin in one and end in another, some have nothing. */
+static const packed LONG = {{{2, 3000}, {1, 1}, {0, 7}, {1, 0}, {3, 2500}, {1, 9000}, {1, 63}, {2, 5000}}, 8};
+
 static void make_packed(sample *s, const packed *p, const char *before)
 {
     char text[256];
@@ -106,6 +109,67 @@ static void a_packed_sequence_is_as_if_alone(void **state)
     packed_equals_alone(&MIXED, "full");
     packed_equals_alone(&DECODING, "causal");
     packed_equals_alone(&DECODING, "window:40,0");
+    packed_equals_alone(&LONG, "causal");
+    packed_equals_alone(&LONG, "window:2100,5");
+}
+
+/* The same bits by any number of threads, over ranks that reproduce the spans, and where lengths came from an array. */
+static void packed_decoding_has_the_same_bits(void **state)
+{
+    (void)state;
+    sample s;
+    make_packed(&s, &LONG, "causal+");
+    ra_plan *plan = sample_plan(&s, RA_KERNEL_AUTO, 2);
+    ra_plan_info info = RA_PLAN_INFO_INIT;
+    assert_int_equal(ra_plan_describe(plan, &info), RA_OK);
+    assert_int_equal(info.variant, RA_VARIANT_DECODE);
+    assert_true(info.key_spans > 2);
+    ra_plan_free(plan);
+    sample_run(&s, RA_KERNEL_AUTO, 1);
+    char *kept = sample_keep(&s);
+    for (int threads = 2; threads <= 4; threads++) {
+        sample_wipe(&s);
+        sample_run(&s, RA_KERNEL_AUTO, threads);
+        assert_true(sample_same(&s, kept));
+    }
+    for (int ranks = 2; ranks <= 3; ranks++) {
+        ring_case c = ring_case_make(WAY_MESSAGES, ranks, RA_STRATEGY_BROADCAST, RA_ORDER_CONTIGUOUS);
+        ra_rank_stats stats[3] = {RA_RANK_STATS_INIT, RA_RANK_STATS_INIT, RA_RANK_STATS_INIT};
+        sample_wipe(&s);
+        REQUIRE(!ring_case_run(&c, &s, stats, NULL), "%s", ra_last_message());
+        assert_true(sample_same(&s, kept));
+    }
+    free(kept);
+    sample_free(&s);
+}
+
+/* Of a plan for longer sequences. Queries move from one sequence to another, which has more of them than any had. */
+static void packed_decoding_may_shrink(void **state)
+{
+    (void)state;
+    sample s;
+    packed now = LONG;
+    make_packed(&s, &LONG, "causal+");
+    ra_score_arrays arrays = RA_SCORE_ARRAYS_INIT;
+    ra_tensor view = {now.lengths, RA_I64, 1, now.count, 1, 2, 0, 2, 0, 1};
+    arrays.documents = &view;
+    s.problem.pattern = "documents+causal", s.problem.score_arrays = &arrays;
+    ra_plan *plan = sample_plan(&s, RA_KERNEL_AUTO, 2);
+    ra_tensor *t = s.tensors;
+    now.lengths[0][1] -= 2900, now.lengths[5][1] -= 4000, now.lengths[7][1] = 0;
+    now.lengths[4][0] += 2, now.lengths[7][0] -= 2;
+    ra_tensor k = rows_of(&t[SAMPLE_KEY], 0, s.problem.kv_len - 11900), v = k;
+    v.data = t[SAMPLE_VALUE].data;
+    REQUIRE(!ra_forward(plan, &t[0], &k, &v, &t[3], &t[4], NULL), "%s", ra_last_message());
+    for (int i = 0, query = 0; i < now.count; query += (int)now.lengths[i++][0]) {
+        sample alone;
+        run_alone(&s, &now, i, "causal", &alone);
+        ra_tensor output = rows_of(&t[SAMPLE_OUTPUT], query, now.lengths[i][0]);
+        assert_true(farthest(&output, &alone.tensors[SAMPLE_OUTPUT]) < 2e-6);
+        sample_free(&alone);
+    }
+    ra_plan_free(plan);
+    sample_free(&s);
 }
 
 /* Keys between the windows of packed sequences are not worked on: 300 keys of the second one, of which 41 are seen. */
@@ -549,6 +613,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_packed_sequence_is_as_if_alone),
         cmocka_unit_test(keys_between_packed_windows_are_left_out),
+        cmocka_unit_test(packed_decoding_has_the_same_bits),
+        cmocka_unit_test(packed_decoding_may_shrink),
         cmocka_unit_test(documents_from_memory_are_those_of_the_text),
         cmocka_unit_test(documents_may_shrink_and_not_grow),
         cmocka_unit_test(arrays_that_are_no_documents_are_refused),
