@@ -115,15 +115,6 @@ INLINE key_range of_unit(key_range range, int k)
     return (key_range){range.first > k ? range.first : k, range.last < k + DECODE_UNIT ? range.last : k + DECODE_UNIT};
 }
 
-/* Of `keys` sums of each row the first `here`, scaled. `scale` is NULL, or has a factor of each key. */
-INLINE void store_scores(float *scores, const float *sums, int rows, int keys, int here, float factor,
-                         const float *scale)
-{
-    for (int r = 0; r < rows; r++)
-        for (int j = 0; j < here; j++)
-            scores[(ptrdiff_t)r * RA_KEY_BLOCK + j] = sums[r * keys + j] * (scale ? factor * scale[j] : factor);
-}
-
 /* Keys of a range for `rows` rows from row i on. Others are not touched: the last one stands in for them. */
 INLINE void score_keys(const ra_decode_call *c, int i, int rows, key_range of, ra_dtype dtype, bool ask)
 {
@@ -141,11 +132,10 @@ INLINE void score_keys(const ra_decode_call *c, int i, int rows, key_range of, r
                 fetch_of(c->value, c->value_stride,
                          head * c->value_head_stride + place_of(c->value_at, c->value_stride, first), c->value_dtype);
         dot_pairs(c, c->query + (ptrdiff_t)i * c->head_dim, at, rows, dtype, fetch, sums);
-        float *scores = c->scores + (ptrdiff_t)i * RA_KEY_BLOCK + first;
-        if (here == keys) /* a number that is known, so that compilers use vectors */
-            store_scores(scores, sums, rows, keys, keys, c->factor, scale ? scale + first : NULL);
-        else
-            store_scores(scores, sums, rows, keys, here, c->factor, scale ? scale + first : NULL);
+        for (int r = 0; r < rows; r++)
+            for (int j = 0; j < here; j++)
+                c->scores[(ptrdiff_t)(i + r) * RA_KEY_BLOCK + first + j] =
+                    sums[r * keys + j] * (dtype == RA_I8 ? c->factor * scale[first + j] : c->factor);
     }
 }
 
