@@ -28,8 +28,8 @@ from peers_contenders import CONTENDERS
 
 # What --only takes for the problems of peers_ring.py.
 RING = "ring of two processes"
-# Seconds between contenders.
-PAUSE = 0.1
+# Seconds between contenders, and of calls that are not timed.
+PAUSE, WARM = 0.1, 0.02
 
 
 def reference(case: Case, q, k, v):
@@ -71,10 +71,18 @@ def calls_of(run) -> int:
     return max(1, int(0.002 / (time.perf_counter() - started)))
 
 
+def warm_up(run) -> None:
+    """Calls for WARM seconds, at least one: short ones take several times as long after a pause."""
+    started = time.perf_counter()
+    run()
+    while time.perf_counter() - started < WARM:
+        run()
+
+
 def measure(runs: dict, rounds: int, clock=time.perf_counter) -> dict:
     """Times of a call of each, in milliseconds. Contenders take turns, in an order drawn for each round.
 
-    Threads of some contenders go on spinning after their call. So there is a pause, and a call that is not timed, before
+    Threads of some contenders go on spinning after their call. So there is a pause, and calls that are not timed, before
     those that are.
     """
     counts = {name: calls_of(run) for name, run in runs.items()}
@@ -83,7 +91,7 @@ def measure(runs: dict, rounds: int, clock=time.perf_counter) -> dict:
     for _ in range(rounds):
         for name in draw.sample(list(runs), len(runs)):
             time.sleep(PAUSE)
-            runs[name]()
+            warm_up(runs[name])
             started = clock()
             for _ in range(counts[name]):
                 runs[name]()
