@@ -183,7 +183,7 @@ ra_status calibration_open(const ra_problem *like, const ra_options *options, ra
         fprintf(stderr, "ringattn: out of memory for a calibration\n");
         return RA_ERROR_MEMORY;
     }
-    ra_status status = trial_tensors_take(&c->tensors, &shape, backward);
+    ra_status status = trial_tensors_take(&c->tensors, &shape, like->scores, backward);
     for (int i = 0; i < RUNS && !status; i++)
         if (made(c, i))
             status = trial_prepare(&c->trials[i], &forms[i], &c->tensors, options);

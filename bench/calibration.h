@@ -13,8 +13,8 @@
 #include "model.h"
 
 /*
- * With the heads, dims, threads and kernel of a problem; takes about a second. What it learns of backward passes is for
- * work of backward passes alone.
+ * With the heads, dims, scores, threads and kernel of a problem; takes about a second. What it learns of backward
+ * passes is for work of backward passes alone.
  */
 ra_status calibrate(machine_model *model, const ra_problem *like, const ra_options *options, ra_dtype dtype,
                     bool backward);

@@ -39,10 +39,12 @@ static ra_status take_gradients(trial_tensors *t, const bench_shape *shape)
     return take_lse(t, shape);
 }
 
-ra_status trial_tensors_take(trial_tensors *t, const bench_shape *shape, bool backward)
+ra_status trial_tensors_take(trial_tensors *t, const bench_shape *shape, const char *scores, bool backward)
 {
     *t = (trial_tensors){.backward = backward};
-    ra_status status = bench_tensors_take(&t->inputs, shape, "a calibration");
+    ra_status status = trial_scores_take(&t->scores, scores, shape->heads);
+    if (!status)
+        status = bench_tensors_take(&t->inputs, shape, "a calibration");
     if (status)
         return status;
     bench_tensors_fill(&t->inputs, 1);
@@ -53,6 +55,7 @@ void trial_tensors_give(trial_tensors *t)
 {
     bench_tensors_give(&t->inputs);
     bench_tensors_give(&t->gradients);
+    trial_scores_give(&t->scores);
     free(t->lse.data);
 }
 
@@ -86,9 +89,10 @@ static ra_status prepare_ring(trial *t, const trial_form *form, const ra_problem
     return status ? status : ra_comm_sim(form->ranks, &t->comm);
 }
 
-ra_status trial_prepare(trial *t, const trial_form *form, const trial_tensors *tensors, const ra_options *options)
+ra_status trial_prepare(trial *t, const trial_form *form, trial_tensors *tensors, const ra_options *options)
 {
     ra_problem problem = RA_PROBLEM_INIT;
+    char scores[TRIAL_SCORES_TEXT];
     problem.q_len = form->q_len;
     problem.kv_len = form->kv_len;
     problem.heads = tensors->inputs.q.heads;
@@ -96,9 +100,10 @@ ra_status trial_prepare(trial *t, const trial_form *form, const trial_tensors *t
     problem.pattern = form->pattern;
     *t = (trial){.backward = tensors->backward, .stored = form->stored};
     take_rows(t, form, tensors);
-    if (form->ranks)
-        return prepare_ring(t, form, &problem, options);
-    ra_status status = ra_plan_create(&problem, options, &t->plan);
+    ra_status status = trial_scores_place(&tensors->scores, &problem, scores);
+    if (status || form->ranks)
+        return status ? status : prepare_ring(t, form, &problem, options);
+    status = ra_plan_create(&problem, options, &t->plan);
     return status ? status : model_work_of_plan(&problem, t->plan, t->backward, &t->work);
 }
 

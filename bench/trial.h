@@ -8,6 +8,7 @@
 
 #include "model.h"
 #include "tensors.h"
+#include "trial_scores.h"
 
 typedef struct trial_form {
     const char *pattern;
@@ -24,6 +25,7 @@ typedef struct trial_tensors {
     bench_tensors inputs;    /* and the output */
     bench_tensors gradients; /* by q, k, v and output; of a backward pass */
     ra_tensor lse;           /* of a backward pass; its data is owned */
+    trial_scores scores;
 } trial_tensors;
 
 /* The order in which a backward pass takes them. A forward pass has the first of them, and no log-sum-exp. */
@@ -50,12 +52,12 @@ typedef struct trial {
     model_work work;
 } trial;
 
-/* Made-up tensors; give them back after a failure too. */
-ra_status trial_tensors_take(trial_tensors *t, const bench_shape *shape, bool backward);
+/* Made-up tensors, and the terms of `scores` (NULL: none); give them back after a failure too. */
+ra_status trial_tensors_take(trial_tensors *t, const bench_shape *shape, const char *scores, bool backward);
 void trial_tensors_give(trial_tensors *t);
 
 /* The tensors must stay. Free it after a failure too. */
-ra_status trial_prepare(trial *t, const trial_form *form, const trial_tensors *tensors, const ra_options *options);
+ra_status trial_prepare(trial *t, const trial_form *form, trial_tensors *tensors, const ra_options *options);
 void trial_free(trial *t);
 
 ra_status trial_run(const trial *t);

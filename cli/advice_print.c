@@ -86,8 +86,6 @@ void advice_print(const advice *a, const char *command)
     printf("calibrated in %.1f s: %d threads", a->calibrated, a->model.threads);
     if (a->model.pair[MODEL_PLAIN] > 0) /* in a tiny problem the time of pairs cannot be told from that of rows */
         printf(", %.0f GFLOP/s on tiles without gaps", 2e-9 * a->model.threads / a->model.pair[MODEL_PLAIN]);
-    if (p->scores)
-        printf("\nseconds are those of the pattern alone: what scores add to them is in docs/SCORES.md");
     printf("\n\n");
     if (best->local)
         printf("in one piece: %.3g s, %s\n", best->time.seconds, ra_bytes_text(best->bytes, text));

@@ -82,9 +82,10 @@ static int parse(advise_job *job, int argc, char **argv)
         .options = options,
         .option_count = PROBLEM_OPTIONS + OWN + count,
         .notes =
-            "Predictions assume that files are in the system's cache, that each MPI process has cores of its own,\n"
-            "and that a message takes as long as copying it. For gradients the backward pass alone is predicted:\n"
-            "ringattn gradient without --output and --lse runs the forward pass first, on the same ranks.",
+            "Predictions include what scores cost. They assume that files are in the system's cache, that each\n"
+            "MPI process has cores of its own, and that a message takes as long as copying it. For gradients the\n"
+            "backward pass alone is predicted: ringattn gradient without --output and --lse runs the forward pass\n"
+            "first, on the same ranks.",
         .example = "ringattn advise --length 64K --heads 8 --dim 64 --causal --memory 128MiB",
     };
     return args_parse(&command, argc, argv);

@@ -15,21 +15,21 @@
 #include <unistd.h>
 
 enum { DEFAULT_COLUMNS = 80, MOST_COLUMNS = 160, SVG_CELLS = 256, PNG_CELLS = 1024 };
-static const int64_t MOST_LENGTH = 64 << 20, MOST_HEADS = 1024;
+static const int64_t MOST_LENGTH = 64 << 20, MOST_HEADS = 1024, MOST_BATCH = 1 << 20;
 static const int64_t MOST_NPY_BYTES = (int64_t)16 << 30;
 
 typedef struct show_job {
     pattern_args args;
     const char *pattern, *output_path;
-    int64_t length, keys, heads;
+    int64_t length, keys, heads, batch, element;
     ra_plan *plan;
 } show_job;
 
 static int parse(show_job *job, int argc, char **argv)
 {
-    enum { OWN = 4 };
+    enum { OWN = 6 };
     arg_option options[PATTERN_OPTIONS + OWN];
-    *job = (show_job){.heads = 1};
+    *job = (show_job){.heads = 1, .batch = 1};
     const arg_option own[OWN] = {
         {.name = "length",
          .kind = ARG_INTEGER,
@@ -53,6 +53,20 @@ static int parse(show_job *job, int argc, char **argv)
          .min = 1,
          .max = MOST_HEADS,
          .help = "heads (default 1); those that look the same share a picture"},
+        {.name = "batch",
+         .kind = ARG_INTEGER,
+         .metavar = "B",
+         .target = &job->batch,
+         .min = 1,
+         .max = MOST_BATCH,
+         .help = "batch elements (default 1): as many as lengths or a mask of the pattern are for"},
+        {.name = "element",
+         .kind = ARG_INTEGER,
+         .metavar = "N",
+         .target = &job->element,
+         .min = 0,
+         .max = MOST_BATCH - 1,
+         .help = "the batch element that is drawn (default 0, the first)"},
         {.name = "output",
          .kind = ARG_TEXT,
          .metavar = "FILE",
@@ -85,6 +99,10 @@ static int make_plan(show_job *job)
     if (!job->pattern)
         return EXIT_USAGE;
     job->keys = job->keys ? job->keys : job->length;
+    if (job->element >= job->batch)
+        return report(EXIT_USAGE, "--element %lld: must be below --batch %lld", (long long)job->element,
+                      (long long)job->batch);
+    problem.batch = job->batch;
     problem.q_len = job->length;
     problem.kv_len = job->keys;
     problem.heads = job->heads;
@@ -92,6 +110,17 @@ static int make_plan(show_job *job)
     problem.pattern = job->pattern;
     pattern_args_place(&job->args, &problem);
     return ra_plan_create(&problem, NULL, &job->plan) ? report_refusal() : EXIT_OK;
+}
+
+static pattern_grid grid_of(const show_job *job, int64_t rows, int64_t columns)
+{
+    return (pattern_grid){.length = job->length,
+                          .keys = job->keys,
+                          .heads = job->heads,
+                          .batch = job->batch,
+                          .element = job->element,
+                          .rows = rows,
+                          .columns = columns};
 }
 
 /* ---- On standard output ------------------------------------------------------------------------------------------ */
@@ -115,7 +144,8 @@ static int show_text(const show_job *job)
         columns = job->keys;
     if (cell_width == 1)
         rows = (rows + 1) / 2;
-    int code = pattern_grid_make(&grid, job->plan, job->length, job->keys, job->heads, rows, columns);
+    const pattern_grid size = grid_of(job, rows, columns);
+    int code = pattern_grid_make(&grid, job->plan, &size);
     if (!code)
         picture_text(&grid, cell_width, strcmp(nl_langinfo(CODESET), "UTF-8") == 0, stdout);
     pattern_grid_free(&grid);
@@ -145,9 +175,10 @@ static int show_image(const show_job *job, int64_t most_cells, image_writer writ
     output_file file;
     int64_t rows = job->length < most_cells ? job->length : most_cells;
     int64_t columns = job->keys < most_cells ? job->keys : most_cells;
+    const pattern_grid size = grid_of(job, rows, columns);
     int code = output_file_open(&file, job->output_path);
     if (!code)
-        code = pattern_grid_make(&grid, job->plan, job->length, job->keys, job->heads, rows, columns);
+        code = pattern_grid_make(&grid, job->plan, &size);
     if (!code)
         code = write(job, &grid, file.stream);
     if (!code)
@@ -164,7 +195,7 @@ static ra_status write_counts(const show_job *job, ra_array *array, uint8_t *cou
     ra_status status = RA_OK;
     for (int64_t head = 0; head < job->heads; head++)
         for (int64_t query = 0; query < job->length && !status; query++) {
-            status = ra_plan_visible(job->plan, head, query, 0, job->keys, counts);
+            status = ra_plan_visible_element(job->plan, job->element, head, query, 0, job->keys, counts);
             if (!status)
                 status = ra_array_write(array, (head * job->length + query) * job->keys, job->keys, counts);
             if (!status && interrupted())

@@ -31,7 +31,7 @@ static ra_status add_query(const pattern_grid *grid, const ra_plan *plan, int64_
     int64_t column = 0, column_end = boundary(1, grid->columns, grid->keys);
     for (int64_t first = 0; first < grid->keys; first += PIECE_KEYS) {
         int64_t left = grid->keys - first, count = left < PIECE_KEYS ? left : PIECE_KEYS;
-        ra_status status = ra_plan_visible(plan, head, query, first, count, counts);
+        ra_status status = ra_plan_visible_element(plan, grid->element, head, query, first, count, counts);
         if (status)
             return status;
         for (int64_t key = first; key < first + count;) {
@@ -102,19 +102,18 @@ static int fill(pattern_grid *grid, const ra_plan *plan, uint8_t *counts, double
     return EXIT_OK;
 }
 
-int pattern_grid_make(pattern_grid *grid, const ra_plan *plan, int64_t length, int64_t keys, int64_t heads,
-                      int64_t rows, int64_t columns)
+int pattern_grid_make(pattern_grid *grid, const ra_plan *plan, const pattern_grid *size)
 {
-    *grid = (pattern_grid){.length = length, .keys = keys, .heads = heads, .rows = rows, .columns = columns};
-    if ((double)heads * (double)rows * (double)keys > MOST_COUNTS)
+    *grid = *size;
+    if ((double)size->heads * (double)size->rows * (double)size->keys > MOST_COUNTS)
         return report(EXIT_USAGE, "length %lld with %lld heads is too much for %lld rows of a picture",
-                      (long long)length, (long long)heads, (long long)rows);
-    grid->group_of = calloc((size_t)heads, sizeof *grid->group_of);
+                      (long long)size->length, (long long)size->heads, (long long)size->rows);
+    grid->group_of = calloc((size_t)size->heads, sizeof *grid->group_of);
     uint8_t *counts = malloc(PIECE_KEYS);
-    double *sums = malloc((size_t)columns * sizeof *sums);
+    double *sums = malloc((size_t)size->columns * sizeof *sums);
     int code = grid->group_of && counts && sums ? fill(grid, plan, counts, sums)
                                                 : report(EXIT_USAGE, "out of memory: %lld heads, %lld columns",
-                                                         (long long)heads, (long long)columns);
+                                                         (long long)size->heads, (long long)size->columns);
     free(sums);
     free(counts);
     return code;
@@ -136,7 +135,7 @@ const char *pattern_grid_heads(const pattern_grid *grid, int64_t group, char *te
 {
     size_t used = 0;
     int64_t members = 0;
-    char list[160] = "";
+    char list[160] = "", element[64] = "";
     for (int64_t head = 0, last; head < grid->heads; head = last + 1) {
         last = head;
         if (grid->group_of[head] != group)
@@ -148,7 +147,9 @@ const char *pattern_grid_heads(const pattern_grid *grid, int64_t group, char *te
                                      members ? ", " : "", (long long)head, (long long)last);
         members += last - head + 1;
     }
-    snprintf(text, size, "%s %s", members == 1 ? "head" : "heads", list);
+    if (grid->batch > 1)
+        snprintf(element, sizeof element, "batch element %lld, ", (long long)grid->element);
+    snprintf(text, size, "%s%s %s", element, members == 1 ? "head" : "heads", list);
     return text;
 }
 

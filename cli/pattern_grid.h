@@ -7,6 +7,7 @@
 
 typedef struct pattern_grid {
     int64_t length, keys, heads; /* length: queries */
+    int64_t batch, element;      /* batch elements, and the one that is looked at */
     int64_t rows, columns;       /* of the grid; at most `length` and `keys` */
     int64_t groups;              /* heads of one group look the same */
     int64_t *group_of;           /* [heads] */
@@ -14,17 +15,16 @@ typedef struct pattern_grid {
 } pattern_grid;
 
 /*
- * Reads the pattern from the plan; of very long sequences only some of the queries in a row of cells. Returns an exit
- * code and reports. Free the grid also after a failure.
+ * Reads the pattern from the plan; `size` says all but groups and cells. Of very long sequences only some of the
+ * queries in a row of cells. Returns an exit code and reports. Free the grid also after a failure.
  */
-int pattern_grid_make(pattern_grid *grid, const ra_plan *plan, int64_t length, int64_t keys, int64_t heads,
-                      int64_t rows, int64_t columns);
+int pattern_grid_make(pattern_grid *grid, const ra_plan *plan, const pattern_grid *size);
 void pattern_grid_free(pattern_grid *grid);
 
 /* The cells [rows, columns] of a group. */
 const float *pattern_grid_cells(const pattern_grid *grid, int64_t group);
 
-/* "head 3", "heads 0-7", "heads 0, 2, 4-6". */
+/* "head 3", "heads 0-7", "heads 0, 2, 4-6"; of several batch elements "batch element 1, head 3". */
 const char *pattern_grid_heads(const pattern_grid *grid, int64_t group, char *text, size_t size);
 
 /* Which of `levels` shades a cell has: 0 sees nothing, and only that; the last sees every key. */

@@ -33,7 +33,7 @@ static void write_group(const pattern_grid *grid, int64_t group, FILE *stream)
 {
     const float *cells = pattern_grid_cells(grid, group);
     int top = MARGIN + CAPTION + (int)group * (PIXELS + CAPTION + MARGIN);
-    char heads[192];
+    char heads[256];
     fprintf(stream, "<text x=\"%d\" y=\"%d\">%s: queries down, keys across</text>\n", MARGIN, top - 8,
             pattern_grid_heads(grid, group, heads, sizeof heads));
     fprintf(stream, "<g transform=\"translate(%d %d) scale(%.6g %.6g)\">\n", MARGIN, top,

@@ -9,7 +9,7 @@ void picture_text(const pattern_grid *grid, int cell_width, bool utf8, FILE *str
     static const char *const FINE[SHADES] = {"·", "░", "▒", "▓", "█"};
     static const char *const PLAIN[SHADES] = {".", "-", "+", "*", "#"};
     const char *const *shades = utf8 ? FINE : PLAIN;
-    char heads[192];
+    char heads[256];
     for (int64_t group = 0; group < grid->groups; group++) {
         const float *cells = pattern_grid_cells(grid, group);
         fprintf(stream, "%s%s\n", group ? "\n" : "", pattern_grid_heads(grid, group, heads, sizeof heads));

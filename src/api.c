@@ -265,11 +265,14 @@ ra_status ra_plan_describe(const ra_plan *p, ra_plan_info *info)
     return ra_copy_out(info, &ours, &ra_sized_plan_info);
 }
 
-ra_status ra_plan_visible(const ra_plan *p, int64_t head, int64_t query, int64_t first_key, int64_t count,
-                          uint8_t *counts)
+ra_status ra_plan_visible_element(const ra_plan *p, int64_t batch, int64_t head, int64_t query, int64_t first_key,
+                                  int64_t count, uint8_t *counts)
 {
     if (!p || !counts)
         return ra_fail(RA_ERROR_ARGUMENT, "%s is NULL", p ? "counts" : "plan");
+    if (batch < 0 || batch >= p->batch)
+        return ra_fail(RA_ERROR_ARGUMENT, "batch element %lld: must be below %lld", (long long)batch,
+                       (long long)p->batch);
     if (head < 0 || head >= p->heads || query < 0 || query >= p->q_len)
         return ra_fail(RA_ERROR_ARGUMENT, "head %lld, query %lld: must be below %lld and %lld", (long long)head,
                        (long long)query, (long long)p->heads, (long long)p->q_len);
@@ -277,8 +280,14 @@ ra_status ra_plan_visible(const ra_plan *p, int64_t head, int64_t query, int64_t
         return ra_fail(RA_ERROR_ARGUMENT, "keys %lld to %lld + %lld: must be within 0..%lld", (long long)first_key,
                        (long long)first_key, (long long)count, (long long)p->kv_len);
     for (int64_t i = 0; i < count; i++)
-        counts[i] = (uint8_t)ra_plan_sees(p, 0, head, query, first_key + i);
+        counts[i] = (uint8_t)ra_plan_sees(p, batch, head, query, first_key + i);
     return RA_OK;
+}
+
+ra_status ra_plan_visible(const ra_plan *p, int64_t head, int64_t query, int64_t first_key, int64_t count,
+                          uint8_t *counts)
+{
+    return ra_plan_visible_element(p, 0, head, query, first_key, count, counts);
 }
 
 ra_status ra_system_describe(ra_system_info *info)

@@ -513,6 +513,10 @@ RA_API ra_status ra_plan_describe_backward(const ra_plan *plan, ra_plan_info *in
 RA_API ra_status ra_plan_visible(const ra_plan *plan, int64_t head, int64_t query, int64_t first_key, int64_t count,
                                  uint8_t *counts);
 
+/* The same for a batch element: with lengths, or a mask of each element, elements see different keys. */
+RA_API ra_status ra_plan_visible_element(const ra_plan *plan, int64_t batch, int64_t head, int64_t query,
+                                         int64_t first_key, int64_t count, uint8_t *counts);
+
 /*
  * The oracle: one output row in double precision, by the definition, with none of the code that makes ra_forward fast.
  * output[0..value_dim) and *lse are the caller's; lse may be NULL. As in ra_forward, k and v may have fewer keys. The

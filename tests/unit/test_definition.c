@@ -154,14 +154,15 @@ static void check_elements(const char *text, const char *plain, int columns, boo
     for (int64_t i = 0; i < ELEMENTS * MASK_HEADS * MASK_QUERIES; i++) {
         int64_t batch = i / MASK_QUERIES / MASK_HEADS, head = i / MASK_QUERIES % MASK_HEADS, query = i % MASK_QUERIES;
         uint8_t counts[MASK_KEYS];
-        assert_int_equal(ra_plan_visible(plan, head, query, 0, MASK_KEYS, counts), RA_OK);
+        assert_int_equal(ra_plan_visible_element(plan, batch, head, query, 0, MASK_KEYS, counts), RA_OK);
         for (int64_t key = 0; key < MASK_KEYS; key++) {
             int64_t first = columns == 3 ? valid[batch][2] : MASK_KEYS - MASK_QUERIES;
             int expected = naive_sees(&naive, head, query + first, key);
             expected *= !columns || (key >= valid[batch][0] && key < valid[batch][1]);
             expected *= !masked || pairs[batch][head][query][key];
-            REQUIRE(batch > 0 || counts[key] == expected, "%s, head %lld: query %lld sees key %lld %d times, not %d",
-                    text, (long long)head, (long long)query, (long long)key, counts[key], expected);
+            REQUIRE(counts[key] == expected,
+                    "%s, batch element %lld, head %lld: query %lld sees key %lld %d times, not %d", text,
+                    (long long)batch, (long long)head, (long long)query, (long long)key, counts[key], expected);
             sum += expected;
         }
     }

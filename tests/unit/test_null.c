@@ -52,9 +52,11 @@ static void plans(void **state)
     REFUSED(ra_plan_create(NULL, NULL, &plan));
     REFUSED(ra_plan_describe(NULL, &info));
     REFUSED(ra_plan_visible(NULL, 0, 0, 0, 8, counts));
+    REFUSED(ra_plan_visible_element(NULL, 0, 0, 0, 0, 8, counts));
     assert_int_equal(ra_plan_create(&problem, NULL, &plan), RA_OK);
     REFUSED(ra_plan_describe(plan, NULL));
     REFUSED(ra_plan_visible(plan, 0, 0, 0, 8, NULL));
+    REFUSED(ra_plan_visible_element(plan, 0, 0, 0, 0, 8, NULL));
     ra_plan_free(plan);
     ra_plan_free(NULL);
     assert_null(ra_preset(NULL));

@@ -289,6 +289,8 @@ static void visible_says_what_the_pattern_lets_through(void **state)
     assert_int_equal(ra_plan_visible(plan, 0, 0, 3, INT64_MAX, seen), RA_ERROR_ARGUMENT);
     assert_int_equal(ra_plan_visible(plan, 0, 0, -1, 1, seen), RA_ERROR_ARGUMENT);
     assert_int_equal(ra_plan_visible(plan, 0, 0, 0, 5, NULL), RA_ERROR_ARGUMENT);
+    assert_int_equal(ra_plan_visible_element(plan, -1, 0, 0, 0, 5, seen), RA_ERROR_ARGUMENT);
+    assert_int_equal(ra_plan_visible_element(plan, 1, 0, 0, 0, 5, seen), RA_ERROR_ARGUMENT);
     assert_int_equal(ra_plan_visible(NULL, 0, 0, 0, 5, seen), RA_ERROR_ARGUMENT);
     ra_plan_free(plan);
 }

@@ -28,6 +28,13 @@ done
 run show --pattern causal+documents:3/10,6/4,1/16 --length 10 --kv-length 30
 integers one.npy '(1, 2)' 5 16
 run show --pattern causal+lengths:@one.npy --length 16
+integers two.npy '(2, 2)' 5 16 0 11
+run show --pattern causal+lengths:@two.npy --length 16 --batch 2 --heads 3
+run show --pattern causal+lengths:@two.npy --length 16 --batch 2 --heads 3 --element 1
+run show --pattern causal+lengths:@two.npy --length 16
+run show --pattern causal+lengths:@two.npy --length 16 --batch 2 --element 2
+quietly show --pattern lengths:@two.npy --length 16 --batch 2 --element 1 --output counts.npy
+tail -c 16 counts.npy | od -An -tu1 -w16
 for pattern in documents:3/40,87/91 documents:90/130,1 documents:@lengths.npy lengths:@pairs.npy lengths:@mask.npy \
     lengths lengths:@nowhere.npy mask mask:@lengths.npy mask:@nowhere.npy mask:@mask.npy+mask:@mask.npy \
     documents:@pairs.npy+dilated:8/2 lengths:@ causal+mask:@+full; do
