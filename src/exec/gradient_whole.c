@@ -210,10 +210,10 @@ static ra_status prove(const whole *w)
                    (long long)w->accountant.peak, (long long)w->planned);
 }
 
-static void fill_stats(const whole *w, double start, ra_stats *stats)
+static void fill_stats(const whole *w, const ra_kernel *kernel, double start, ra_stats *stats)
 {
     *stats = (ra_stats){.size = stats->size,
-                        .kernel = w->run.kernel->id,
+                        .kernel = kernel->id,
                         .variant = RA_VARIANT_TILE,
                         .threads = w->counts.threads,
                         .seconds_compute = ra_seconds() - start,
@@ -325,6 +325,6 @@ ra_status ra_gradient_execute(const ra_plan *p, const ra_kernel *kernel, const r
     }
     if (status)
         return status;
-    fill_stats(&w, start, stats);
+    fill_stats(&w, kernel, start, stats);
     return prove(&w);
 }
