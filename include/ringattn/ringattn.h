@@ -437,12 +437,13 @@ struct ra_options {
     ra_progress progress; /* NULL: none */
     void *progress_user;
     ra_tile_order tiles;
+    int reserved; /* 0. Smaller structs, of 0.1.0, have padding here: it is not read */
     ra_precision precision;
 };
 
 #define RA_OPTIONS_INIT                                                                                                \
     {                                                                                                                  \
-        sizeof(ra_options), 0, RA_KERNEL_AUTO, NULL, NULL, RA_TILES_ROW, RA_PRECISION_AUTO                             \
+        sizeof(ra_options), 0, RA_KERNEL_AUTO, NULL, NULL, RA_TILES_ROW, 0, RA_PRECISION_AUTO                          \
     }
 
 RA_API ra_status ra_options_init(ra_options *options, size_t size);

@@ -29,7 +29,8 @@ class Info(NamedTuple):
     mpi: Tuple[str, ...]
 
     def __str__(self) -> str:
-        kernels = ", ".join(f"{name} (chosen)" if name == self.kernel else name for name in self.kernels)
+        remarks = {self.kernel: " (chosen)", "avx512bf16": " (if all is bfloat16)"}
+        kernels = ", ".join(name + remarks.get(name, "") for name in self.kernels)
         lines = (
             ("ringattn", self.version),
             ("library", self.library),

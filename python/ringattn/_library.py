@@ -110,6 +110,7 @@ class Options(Structure):
         ("progress", Progress),
         ("progress_user", c_void_p),
         ("tiles", c_int),
+        ("reserved", c_int),
         ("precision", c_int),
     ]
 

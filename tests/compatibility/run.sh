@@ -45,17 +45,27 @@ echo "functions"
 (($(grep -c '^extern' functions.c) > 50)) || fail "found $(grep -c '^extern' functions.c) functions only"
 "$cc" -std=c11 -Werror -fsyntax-only -I"$include" functions.c || fail "functions have other types now"
 
-# layouts INCLUDE: "struct offset field" for every field of a public struct.
+# layouts INCLUDE: "struct offset field" for every field of a public struct, and "struct | [sizeof=...".
 layouts() {
     clang -x c -fsyntax-only -Xclang -fdump-record-layouts-complete -I"$1" - <<<'#include <ringattn/transport.h>' |
-        awk '/\| struct / { struct = $4 } /\|   [^ ]/ && struct ~ /^ra_/ { print struct, $0 }'
+        awk '/\| struct / { struct = $4 } (/\|   [^ ]/ || /sizeof=/) && struct ~ /^ra_/ { print struct, $0 }'
+}
+
+# sizes LAYOUTS: "struct size fields" for every public struct.
+sizes() {
+    awk '!/sizeof=/ { fields[$1]++ } /sizeof=/ { match($0, /sizeof=[0-9]+/); size[$1] = substr($0, RSTART + 7, RLENGTH - 7) }
+        END { for (struct in size) print struct, size[struct], fields[struct] }' "$1" | sort
 }
 
 if command -v clang >/dev/null; then
     echo "layouts"
     layouts "$old" >layouts_old
     layouts "$include" >layouts_new
-    lacking "fields" layouts_old layouts_new
+    grep -v sizeof= layouts_old >fields_old
+    lacking "fields" fields_old layouts_new
+    # A field in what was padding would be read of programs that have never set it.
+    unseen=$(join <(sizes layouts_old) <(sizes layouts_new) | awk '$2 == $4 && $3 != $5 { print $1 }')
+    [[ -z $unseen ]] || fail "structs have new fields and the same size: $unseen"
 fi
 
 echo "a program"
