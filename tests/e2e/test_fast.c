@@ -129,7 +129,7 @@ static void random_problems(void **state)
     }
 }
 
-/* Half of the step between a number and its neighbours in bfloat16, about: what rounding costs it at most. */
+/* The nearest number of bfloat16; of normal numbers. */
 static double rounded_to_bf16(double x)
 {
     int exponent;
