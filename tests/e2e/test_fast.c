@@ -173,8 +173,8 @@ static void errors_are_those_of_rounding(void **state)
         sample_make_any(&s, &problem, RA_BF16, &c);
         ra_options options = fast_with(2);
         sample_run_as(&s, &options, NULL);
-        double ratio = rms_ratio(&s);
-        REQUIRE(ratio <= 1.5, "%s: errors are %.2f of those of rounding", sample_text(&s), ratio);
+        double ratio = rms_ratio(&s), most = problem.kv_len < 1024 ? 1.01 : 1.5;
+        REQUIRE(ratio <= most, "%s: errors are %.2f of those of rounding", sample_text(&s), ratio);
         sample_free(&s);
     }
 }
@@ -406,6 +406,11 @@ static void auto_is_fast_where_all_is_bfloat16(void **state)
         assert_int_equal(precision, odd < 0 ? RA_PRECISION_FAST : RA_PRECISION_EXACT);
         assert_int_equal(ra_kernel_precision(kernel_of(&s, RA_KERNEL_AUTO, RA_PRECISION_EXACT)), RA_PRECISION_EXACT);
         assert_int_equal(kernel_of(&s, RA_KERNEL_AVX512, RA_PRECISION_AUTO), RA_KERNEL_AVX512);
+        ra_rank_stats stats[2] = {RA_RANK_STATS_INIT, RA_RANK_STATS_INIT};
+        ring_case ring = ring_case_make(WAY_SIM, 2, RA_STRATEGY_RING, RA_ORDER_CONTIGUOUS);
+        ring.run = (ra_options)RA_OPTIONS_INIT;
+        REQUIRE(!ring_case_run(&ring, &s, stats, NULL), "%s", ra_last_message());
+        assert_int_equal(ra_kernel_precision(stats[0].kernel), precision);
         setenv("RA_KERNEL", "avx512", 1);
         assert_int_equal(kernel_of(&s, RA_KERNEL_AUTO, RA_PRECISION_AUTO), RA_KERNEL_AVX512);
         unsetenv("RA_KERNEL");
